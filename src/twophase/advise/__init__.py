@@ -1,0 +1,1 @@
+"""Verdicts and levers, from records and arithmetic."""

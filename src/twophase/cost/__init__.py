@@ -1,0 +1,1 @@
+"""What a pass costs: operations, bytes, and the roofline's time for them."""

@@ -1,0 +1,31 @@
+"""The pass: one forward pass of the model, a list of spans."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """`new` rows of one sequence are computed while `context` of its tokens already lie in the KV cache.
+
+    A prefill has many new rows, a chunk of one has context too, a decode has one new row.
+    """
+
+    sequence: int
+    new: int
+    context: int
+    blocks: tuple[int, ...] = ()  # the sequence's KV blocks, covering context + new tokens
+    wants_logits: bool = True  # the last row's logits are needed: the span reaches the end of known tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    spans: tuple[Span, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(span.new for span in self.spans)
+
+    @property
+    def shape(self) -> tuple[tuple[int, int], ...]:
+        """(new, context) of each span: all that the cost model needs."""
+        return tuple((span.new, span.context) for span in self.spans)

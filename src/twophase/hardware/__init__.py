@@ -1,0 +1,1 @@
+"""What it runs on: accelerators, their catalogue, and the probe of this machine."""
