@@ -1,0 +1,43 @@
+"""The command line: one thin file a verb. Heavy imports live inside the verbs that need them."""
+
+import os
+import signal
+import sys
+
+import typer
+
+from twophase.errors import InputError
+
+app = typer.Typer(
+    name="twophase",
+    help=__doc__,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> None:
+    """Run the verb; say what is wrong with bad input in one line on stderr, and exit with status 2."""
+    try:
+        status = app(standalone_mode=False)
+    except InputError as error:
+        fail(str(error), 2)
+    except KeyboardInterrupt:
+        fail("interrupted", 128 + signal.SIGINT)
+    except BrokenPipeError:  # the reader went away: `twophase phases | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except typer.Abort:
+        fail("interrupted", 128 + signal.SIGINT)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # not the parser's own usage error
+            raise
+        fail(error.format_message(), 2)
+    sys.exit(status or 0)
+
+
+def fail(line: str, status: int) -> None:
+    print(f"twophase: {' '.join(line.split())}", file=sys.stderr)
+    sys.exit(status)
