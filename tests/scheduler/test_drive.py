@@ -1,0 +1,200 @@
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stub_executor import StubExecutor
+
+from twophase.cost.pass_ import Pass
+from twophase.scheduler.check import check
+from twophase.scheduler.clock import RealClock, VirtualClock
+from twophase.scheduler.drive import drive
+from twophase.scheduler.log import Log
+from twophase.scheduler.request import Limits, Outcome, Request
+from twophase.scheduler.scheduler import Scheduler
+
+
+def price(pass_: Pass) -> tuple[float, float]:
+    return 2.0 * pass_.rows, 3.0 * pass_.rows
+
+
+@st.composite
+def workloads(
+    draw: st.DrawFn,
+) -> tuple[Limits, list[tuple[float, Request]], dict[int, int], dict[int, list[int]]]:
+    """Limits, arrivals, where some stop early, and who is cancelled in (even) or after (odd) which pass."""
+    block_size = draw(st.sampled_from([1, 2, 3, 16]))
+    limits = Limits(
+        blocks=draw(st.integers(1, 30)),
+        context_length=draw(st.integers(2, 60)),
+        max_sequences=draw(st.integers(1, 6)),
+        max_tokens=draw(st.none() | st.integers(1, 40)),
+        block_size=block_size,
+    )
+    count = draw(st.integers(1, 12))
+    times = sorted(draw(st.lists(st.integers(0, 30), min_size=count, max_size=count)))
+    requests = [Request(i, draw(st.integers(1, 40)), draw(st.integers(1, 20))) for i in range(count)]
+    stops = draw(st.dictionaries(st.integers(0, count - 1), st.integers(1, 10)))
+    stop_after = {i: requests[i].prompt_tokens + n for i, n in stops.items()}
+    cancels = draw(
+        st.dictionaries(st.integers(0, 60), st.lists(st.integers(0, count - 1), max_size=2), max_size=6)
+    )
+    return limits, [(float(t), r) for t, r in zip(times, requests, strict=True)], stop_after, cancels
+
+
+@settings(max_examples=300, deadline=None)
+@given(workloads())
+def test_random_workloads(
+    workload: tuple[Limits, list[tuple[float, Request]], dict[int, int], dict[int, list[int]]],
+) -> None:
+    limits, arrivals, stop_after, cancels = workload
+    scheduler, log = Scheduler(limits), Log(price)
+    cancelled: set[int] = set()
+
+    def cancel_some(moment: int) -> None:
+        for each in cancels.get(moment, []):
+            if scheduler.cancel(each):
+                cancelled.add(each)
+
+    executor = StubExecutor(
+        limits.block_size,
+        stop_after,
+        during=lambda: cancel_some(2 * len(executor.passes)),  # in flight
+    )
+    produced: dict[int, list[int]] = {request.id: [] for _, request in arrivals}
+    finished: list[int] = []
+    for progress in drive(arrivals, scheduler, executor, VirtualClock(), log):
+        spans = executor.passes[-1].spans
+        assert executor.passes[-1].rows <= limits.budget
+        assert len(spans) <= limits.max_sequences
+        assert len({span.sequence for span in spans}) == len(spans)
+        assert all(span.new >= 1 for span in spans)
+        assert all(span.wants_logits for span in spans[:-1])  # only the last may be cut by the budget
+        assert all(len(s.blocks) == -(-(s.context + s.new) // limits.block_size) for s in spans)
+        decodes = [span.context > 0 and span.new == 1 for span in spans]
+        assert decodes == sorted(decodes, reverse=True)
+        check(scheduler.state, limits.block_size)
+        for sequence, tokens in progress.tokens.items():
+            produced[sequence].extend(tokens)
+        finished.extend(progress.finished)
+        cancel_some(2 * len(executor.passes) + 1)
+        check(scheduler.state, limits.block_size)
+
+    # the books are closed
+    assert scheduler.free_blocks == limits.blocks
+    assert len(scheduler) == 0 and not log.open
+    # one outcome each
+    assert [record.request for record in log.requests] == [request.id for _, request in arrivals]
+    outcomes = {record.request: record.outcome for record in log.requests}
+    assert {i for i, o in outcomes.items() if o == "cancelled"} == cancelled
+    assert sorted(finished) == sorted(i for i, o in outcomes.items() if o == "finished")
+    # every token once and in order, however often it was preempted
+    for (arrival, request), record in zip(arrivals, log.requests, strict=True):
+        fits = request.prompt_tokens + request.max_output <= limits.context_length and (
+            request.prompt_tokens + request.max_output - 1 <= limits.blocks * limits.block_size
+        )
+        assert (
+            (record.outcome == "rejected")
+            == (not fits)
+            == bool(record.outcome == "rejected" and record.reason)
+        )
+        due = min(request.max_output, max(1, stop_after.get(request.id, 10**6) - request.prompt_tokens))
+        expected = [1000 * request.id + request.prompt_tokens + i for i in range(due)]
+        if record.outcome == "finished":
+            assert produced[request.id] == expected
+        else:
+            assert produced[request.id] == expected[: len(produced[request.id])]
+        assert len(record.token_s) == len(produced[request.id])
+        assert record.token_s == sorted(set(record.token_s))
+        if record.token_s:
+            assert record.first_scheduled_s is not None
+            assert arrival <= record.first_scheduled_s < record.token_s[0]
+    # first come, first token
+    firsts = [record.token_s[0] for record in log.requests if record.token_s]
+    assert firsts == sorted(firsts)
+    # each pass moves the oldest on, and nothing ever sets the oldest back
+    served = [request for _, request in arrivals if outcomes[request.id] != "rejected"]
+    assert len(log.passes) <= sum(request.prompt_tokens + request.max_output for request in served)
+    assert [record.shape for record in log.passes] == [pass_.shape for pass_ in executor.passes]
+
+
+def test_records_of_two_requests_on_a_virtual_clock() -> None:
+    log = Log(price)
+    arrivals = [(0.5, Request(1, 10, 2)), (2.0, Request(2, 4, 1))]
+    scheduler = Scheduler(Limits(blocks=8, context_length=32))
+    steps = list(drive(arrivals, scheduler, StubExecutor(16), VirtualClock(), log))
+    # 1 arrives at 0.5 and runs to 1.5, 2.5; 2 arrives at 2.0, during the second pass, and runs from 2.5
+    assert [step.tokens for step in steps] == [{1: [1010]}, {1: [1011]}, {2: [2004]}]
+    assert [step.finished for step in steps] == [[], [1], [2]]
+    first, second = log.requests
+    assert (first.arrival_s, first.first_scheduled_s, first.token_s) == (0.5, 0.5, [1.5, 2.5])
+    assert (second.arrival_s, second.first_scheduled_s, second.token_s) == (2.0, 2.5, [3.5])
+    assert second.ttft_s == 1.5
+    assert [(p.flops, p.bytes, p.started_s, p.seconds) for p in log.passes] == [
+        (20.0, 30.0, 0.5, 1.0),
+        (2.0, 3.0, 1.5, 1.0),
+        (8.0, 12.0, 2.5, 1.0),
+    ]
+
+
+def test_closing_the_generator_cancels_all() -> None:
+    log = Log(price)
+    scheduler = Scheduler(Limits(blocks=8, context_length=64, max_sequences=1))
+    arrivals = [(0.0, Request(1, 10, 9)), (0.0, Request(2, 10, 9)), (99.0, Request(3, 10, 9))]
+    run = drive(arrivals, scheduler, StubExecutor(16), VirtualClock(), log)
+    next(run)
+    run.close()
+    assert [(r.request, r.outcome) for r in log.requests] == [(1, "cancelled"), (2, "cancelled")]
+    assert scheduler.free_blocks == 8 and len(scheduler) == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "reason"),
+    [
+        (KeyboardInterrupt(), "cancelled", "the run was stopped"),
+        (MemoryError("no room"), "failed", "MemoryError: no room"),
+    ],
+)
+def test_a_pass_that_raises(error: BaseException, outcome: str, reason: str) -> None:
+    def fail() -> None:
+        raise error
+
+    log = Log(price)
+    scheduler = Scheduler(Limits(blocks=8, context_length=64))
+    with pytest.raises(type(error)):
+        list(drive([(0.0, Request(1, 10, 9))], scheduler, StubExecutor(16, during=fail), VirtualClock(), log))
+    assert [(r.outcome, r.reason) for r in log.requests] == [(outcome, reason)]
+    assert scheduler.free_blocks == 8 and len(scheduler) == 0
+
+
+def test_stopping_without_a_token_is_empty() -> None:
+    class Mute:
+        def run(self, pass_: Pass) -> Outcome:
+            return Outcome({}, stopped={1})
+
+    log = Log(price)
+    list(
+        drive(
+            [(0.0, Request(1, 10, 9))],
+            Scheduler(Limits(blocks=8, context_length=64)),
+            Mute(),
+            VirtualClock(),
+            log,
+        )
+    )
+    assert log.requests[0].outcome == "empty"
+
+
+def test_rejected_requests_leave_a_record() -> None:
+    log = Log(price)
+    scheduler = Scheduler(Limits(blocks=8, context_length=64))
+    assert not list(drive([(0.0, Request(1, 64, 1))], scheduler, StubExecutor(16), VirtualClock(), log))
+    assert log.requests[0].outcome == "rejected" and "context length of 64" in log.requests[0].reason
+
+
+def test_the_real_clock_waits_for_an_arrival() -> None:
+    log, began = Log(price), time.perf_counter()
+    scheduler = Scheduler(Limits(blocks=8, context_length=64))
+    list(drive([(0.05, Request(1, 10, 1))], scheduler, StubExecutor(16), RealClock(), log))
+    assert time.perf_counter() - began >= 0.05
+    assert log.requests[0].first_scheduled_s is not None and log.requests[0].first_scheduled_s >= 0.05
