@@ -1,0 +1,210 @@
+"""Attention of any mix of spans over paged KV: never a square matrix, the same bits however rows are batched.
+
+A query row passes its keys in groups of 128 tokens at fixed places in its sequence. Each group gives a
+maximum, exponentials and a weighted sum of values of its own, merged into the row's running result in order
+(online softmax, Milakov and Gimelshein 2018). So a row's result depends on its own tokens only: not on the
+chunk it was prefilled in, nor on who else is in the pass.
+
+The heads that share a KV head are rows like any other: query row r of a span is token r // share.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import prange
+
+from twophase.kernels.compiling import kernel
+from twophase.kernels.lanes import LANES, add, exp, fma, keep, largest, load, maximum, mul, splat, store, sub, total
+from twophase.kernels.rows import BLOCK_SIZE
+from twophase.kernels.tile import max_rows, tile
+
+GROUP = 128  # tokens that share one maximum
+QUERY_ROWS = 128  # rows that pass a group of keys while it is in cache
+MANY_ROWS = 16  # from here on a group's values are gathered first, so that tiles sum over the whole group
+NEVER = np.float32(-1e30)
+MAX, SUM, GROUP_MAX, GROUP_SUM = 0, 1, 2, 3  # columns of a row's running state
+
+
+@kernel()
+def weigh(scores: Any, at: int, first: int, last: int, end: int, weights: Any, state: Any, row: int) -> None:
+    """weights = exp(scores - their max) for tokens first..last of a group, 0 for the others up to `end`."""
+    never, nothing = splat(NEVER), splat(np.float32(0))
+    best = never
+    for i in range(0, end, LANES):
+        best = maximum(best, keep(load(scores, at + i), first - i, last - i, never))
+    top = largest(best)
+    sums = nothing
+    for i in range(0, end, LANES):
+        raised = keep(exp(sub(load(scores, at + i), splat(top))), first - i, last - i, nothing)
+        sums = add(sums, raised)
+        store(weights, at + i, raised)
+    state[row, GROUP_MAX], state[row, GROUP_SUM] = top, total(sums)
+
+
+@kernel()
+def merge(part: Any, out: Any, at: int, width: int, state: Any, row: int) -> None:
+    """Merge a group's maximum, sum and weighted values into the row's running ones."""
+    best = max(state[row, MAX], state[row, GROUP_MAX])
+    old, new = exp(splat(state[row, MAX] - best)), exp(splat(state[row, GROUP_MAX] - best))
+    for i in range(at, at + width, LANES):
+        store(out, i, fma(load(out, i), old, mul(load(part, i), new)))
+    state[row, MAX] = best
+    state[row, SUM] = largest(old) * state[row, SUM] + largest(new) * state[row, GROUP_SUM]
+
+
+@kernel()
+def gather_values(v_pool: Any, blocks: Any, kv_heads: int, head: int, width: int, values: Any) -> None:
+    """values [width/16][128 tokens][16] from the blocks of a group; a panel's tokens become contiguous."""
+    panel = LANES * BLOCK_SIZE
+    for block in range(blocks.size):
+        source = (blocks[block] * kv_heads + head) * width * BLOCK_SIZE
+        for d in range(width // LANES):
+            target = d * LANES * GROUP + block * panel
+            values[target : target + panel] = v_pool[source + d * panel : source + (d + 1) * panel]
+
+
+@kernel()
+def attend_group(
+    q: Any,
+    first_row: int,
+    rows: int,
+    width: int,
+    first: int,
+    newest: int,
+    k_pool: Any,
+    v_pool: Any,
+    values: Any,
+    blocks: Any,
+    kv_heads: int,
+    head: int,
+    scores: Any,
+    weights: Any,
+    part: Any,
+) -> None:
+    """Scores of a tile of rows against blocks first..newest of a group, then the weighted values of each row.
+
+    Called twice a group: with `weights` empty for the scores, and with `scores` empty for the values.
+    """
+    size = width * BLOCK_SIZE
+    if not weights.size:
+        for block in range(first, newest + 1):
+            at = (blocks[block] * kv_heads + head) * size
+            tile(rows, width, k_pool, (at,), q, first_row * width, width, scores, block * BLOCK_SIZE, GROUP, 0)
+        return
+    x_at, y_at, tokens = first * BLOCK_SIZE, first_row * width, (newest + 1 - first) * BLOCK_SIZE
+    for d in range(0, width, LANES):
+        if values.size:
+            at = d * GROUP + first * LANES * BLOCK_SIZE
+            tile(rows, tokens, values, (at,), weights, x_at, GROUP, part, y_at + d, width, 0)
+        else:
+            for block in range(first, newest + 1):
+                at = (blocks[block] * kv_heads + head) * size + d * BLOCK_SIZE
+                more = 1 if block > first else 0
+                tile(
+                    rows, BLOCK_SIZE, v_pool, (at,), weights, block * BLOCK_SIZE, GROUP, part, y_at + d, width, more
+                )
+
+
+@kernel()
+def attend_rows(
+    q: Any,
+    rows: int,
+    share: int,
+    width: int,
+    position: int,
+    window: int,
+    k_pool: Any,
+    v_pool: Any,
+    table: Any,
+    kv_heads: int,
+    head: int,
+    scratch: Any,
+    weights: Any,
+    values: Any,
+    part: Any,
+    out: Any,
+    state: Any,
+) -> None:
+    """Query rows of one span and KV head, from the token at `position` on, against all keys that they see."""
+    none_f, none_w, none_v = scratch[:0], weights[:0], values[:0]
+    most = max_rows(k_pool, q)
+    state[:rows, MAX] = NEVER
+    state[:rows, SUM] = 0
+    out[: rows * width] = 0
+    newest_of_all = position + (rows - 1) // share
+    for start in range(max(0, position - window + 1) // GROUP * GROUP, newest_of_all + 1, GROUP):
+        blocks = table[start // BLOCK_SIZE : min(start + GROUP, newest_of_all + BLOCK_SIZE) // BLOCK_SIZE]
+        gathered = rows >= MANY_ROWS
+        if gathered:
+            gather_values(v_pool, blocks, kv_heads, head, width, values)
+        tiles = (rows + most - 1) // most
+        for i in range(tiles):
+            row = rows * i // tiles
+            count = rows * (i + 1) // tiles - row
+            last = min(position + (row + count - 1) // share - start, GROUP - 1)
+            first = max(position + row // share - window + 1 - start, 0)
+            if last < 0 or first > last:
+                continue
+            b0, b1 = first // BLOCK_SIZE, last // BLOCK_SIZE
+            attend_group(
+                q, row, count, width, b0, b1, k_pool, v_pool, none_v, blocks, kv_heads, head, scratch, none_w, part
+            )
+            for r in range(count):
+                token = position + (row + r) // share - start
+                end = (b1 + 1) * BLOCK_SIZE
+                weigh(scratch, r * GROUP, max(token - window + 1, 0), token, end, weights, state, row + r)
+            group_values = values if gathered else none_v
+            attend_group(
+                q, row, count, width, b0, b1, k_pool, v_pool, group_values, blocks, kv_heads, head, none_f, weights, part
+            )
+            for r in range(row, row + count):
+                if state[r, GROUP_SUM] > 0:
+                    merge(part, out, r * width, width, state, r)
+
+
+@kernel(parallel=True)
+def attend(
+    qkv: Any,
+    head_counts: Any,
+    scale: Any,
+    window: int,
+    items: Any,
+    tables: Any,
+    k_pool: Any,
+    v_pool: Any,
+    x: Any,
+    threads: int,
+) -> None:
+    """x = attention of every query row, heads side by side.
+
+    qkv: float32 [rows, (heads + 2·kv_heads)·width], positioned; head_counts: (heads, kv_heads); window: tokens
+    that a row sees, itself included; items: [n, 4] of (span, its token's row, tokens, position of the first),
+    tokens at most max(1, QUERY_ROWS // share); tables: [spans, blocks]; x: [rows, heads·width].
+    """
+    heads, kv_heads = head_counts
+    width, share = qkv.shape[1] // (heads + 2 * kv_heads), heads // kv_heads
+    y = qkv.reshape(qkv.size)
+    room = max(QUERY_ROWS, share)
+    for thread in prange(threads):
+        q = np.empty(room * width, x.dtype)
+        out, part = np.empty(room * width, np.float32), np.empty(room * width, np.float32)
+        scratch, weights = np.empty(16 * GROUP, np.float32), np.empty(16 * GROUP, x.dtype)
+        values = np.empty(width * GROUP, v_pool.dtype)
+        state = np.empty((room, 4), np.float32)
+        for task in range(thread, items.shape[0] * kv_heads, threads):
+            item, head = task // kv_heads, task % kv_heads
+            span, first_row, tokens, position = items[item, 0], items[item, 1], items[item, 2], items[item, 3]
+            rows = tokens * share
+            for r in range(rows):
+                at = (first_row + r // share) * qkv.shape[1] + (head * share + r % share) * width
+                for i in range(0, width, LANES):
+                    store(q, r * width + i, mul(load(y, at + i), splat(scale)))
+            attend_rows(
+                q, rows, share, width, position, window, k_pool, v_pool, tables[span], kv_heads, head,
+                scratch, weights, values, part, out, state,
+            )  # fmt: skip
+            for r in range(rows):
+                at = (first_row + r // share) * x.shape[1] + (head * share + r % share) * width
+                whole = splat(np.float32(1) / state[r, SUM])
+                for i in range(0, width, LANES):
+                    store(x, at + i, mul(load(out, r * width + i), whole))
