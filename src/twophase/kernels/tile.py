@@ -185,7 +185,9 @@ def tile_function(module: ir.Module, operands: Operands, rows: int, panels: int)
         b.position_at_end(after)
         return i, list(phis)
 
-    done, sums = loop(I64(0), sums, 4 if rows * panels <= 4 else 2)
+    done = I64(0)
+    if rows * panels <= 4:  # a larger one would spill, and its loop costs nothing beside it
+        done, sums = loop(done, sums, 4)
     _, sums = loop(done, sums, 1)
     for index, value in enumerate(sums):
         b.store(value, y_address(index), align=4)
