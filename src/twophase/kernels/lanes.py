@@ -101,6 +101,36 @@ def store(typingctx, array, at, value):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def get(typingctx, array, at):  # type: ignore[no-untyped-def]
+    """One element as float32."""
+
+    def generate(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        address = array_address(context, b, array, *args)
+        if array.dtype == types.uint16:
+            bits = b.shl(b.zext(b.load(address, typ=I16, align=2), I32), I32(16))
+            return b.bitcast(bits, F32)
+        return b.load(address, typ=F32, align=4)
+
+    return types.float32(array, types.intp), generate
+
+
+@intrinsic
+def put(typingctx, array, at, value):  # type: ignore[no-untyped-def]
+    """array[at] = one float32."""
+
+    def generate(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        address = array_address(context, b, array, args[0], args[1])
+        if array.dtype == types.uint16:
+            rounded = b.extract_element(narrow(b, broadcast(b, args[2], F32S)), I32(0))
+            b.store(rounded, b.bitcast(address, I16.as_pointer()), align=2)
+        else:
+            b.store(args[2], b.bitcast(address, F32.as_pointer()), align=4)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.float32), generate
+
+
+@intrinsic
 def splat(typingctx, scalar):  # type: ignore[no-untyped-def]
     return lanes(types.float32), lambda context, b, signature, args: broadcast(b, args[0], F32S)
 

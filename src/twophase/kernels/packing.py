@@ -1,4 +1,4 @@
-"""Weights into panels: the one layout that both phases read."""
+"""Weights into panels, the one layout that both phases read, and float32 into bf16."""
 
 from typing import Any
 
@@ -13,19 +13,12 @@ def padded(size: int) -> int:
     return -(-size // LANES) * LANES
 
 
-def pack_panels(matrix: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
-    """Panels of a matrix [n, k], zero-padded to multiples of 16, flat.
+def pack_panels(matrix: NDArray[Any], out: NDArray[Any]) -> None:
+    """Write the panels of a matrix [n, k], both multiples of 16, to the flat `out`.
 
-    uint16 (bf16 bits): [n/16][k/2][16][2]; float32: [n/16][k][16]. `out`: where to put them.
+    uint16 (bf16 bits): [n/16][k/2][16][2]; float32: [n/16][k][16].
     """
-    n, k = matrix.shape
-    pair = 2 if matrix.dtype == np.uint16 else 1
-    if (padded(n), padded(k)) != (n, k):
-        whole = np.zeros((padded(n), padded(k)), matrix.dtype)
-        whole[:n, :k] = matrix
-        return pack_panels(whole, out)
-    panels = matrix.reshape(n // LANES, LANES, k // pair, pair).transpose(0, 2, 1, 3)
-    if out is None:
-        out = np.empty(n * k, matrix.dtype)
-    out.reshape(panels.shape)[...] = panels
-    return out
+    n = len(matrix)
+    words = np.ascontiguousarray(matrix).view(np.uint32)  # a pair of bf16, or one float32
+    panels = words.reshape(n // LANES, LANES, -1).transpose(0, 2, 1)
+    out.view(np.uint32).reshape(panels.shape)[...] = panels

@@ -10,29 +10,9 @@ import numpy as np
 from numba import prange
 
 from twophase.kernels.compiling import kernel
-from twophase.kernels.lanes import LANES, add, div, exp, fma, load, mul, splat, store, sub, total
+from twophase.kernels.lanes import LANES, add, div, exp, fma, get, load, mul, put, splat, store, sub, total
 
 BLOCK_SIZE = LANES  # tokens of a KV block: one panel
-
-
-@kernel()
-def narrow(value: Any) -> Any:
-    """A float32's bf16 bits, rounded to nearest even."""
-    bits = np.float32(value).view(np.uint32)
-    return np.uint16((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16))
-
-
-@kernel()
-def put(array: Any, at: int, value: Any) -> None:
-    """array[at] = value, rounded where the array is bf16."""
-    array[at] = value if array.itemsize == 4 else narrow(value)
-
-
-@kernel()
-def get(array: Any, at: int) -> Any:
-    if array.itemsize == 4:
-        return np.float32(array[at])
-    return (np.uint32(array[at]) << np.uint32(16)).view(np.float32)
 
 
 @kernel(parallel=True)

@@ -1,0 +1,50 @@
+"""A pass as the kernels take it: flat arrays of rows, and where each lies in the KV cache."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twophase.cost.pass_ import Pass
+from twophase.kernels.attention import QUERY_ROWS
+from twophase.kernels.rows import BLOCK_SIZE
+
+Ints = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    ids: Ints  # [rows]
+    positions: Ints  # [rows], each row's place in its sequence
+    slots: Ints  # [rows], its block · 16 + place in the block
+    tables: Ints  # [spans, blocks]
+    logit_rows: Ints  # the last row of each span that wants logits
+    spans: tuple[tuple[int, int], ...]  # (new, context)
+
+    def items(self, head_counts: tuple[int, int]) -> Ints:
+        """Attention's work: [n, 4] of (span, first row, tokens, position), longest first."""
+        step = max(1, QUERY_ROWS * head_counts[1] // head_counts[0])
+        starts = np.cumsum([0, *(new for new, _ in self.spans)])
+        pieces = [
+            (span, starts[span] + i, min(step, new - i), context + i)
+            for span, (new, context) in enumerate(self.spans)
+            for i in range(0, new, step)
+        ]
+        return np.array(sorted(pieces, key=lambda piece: -piece[2] * piece[3]), np.int64).reshape(-1, 4)
+
+
+def make_batch(pass_: Pass, tokens: Mapping[int, Sequence[int]]) -> Batch:
+    """`tokens`: all known token ids of each sequence in the pass."""
+    spans = pass_.spans
+    ids = np.concatenate([tokens[s.sequence][s.context : s.context + s.new] for s in spans]).astype(np.int64)
+    positions = np.concatenate([np.arange(s.context, s.context + s.new) for s in spans])
+    tables = np.zeros((len(spans), max(len(s.blocks) for s in spans)), np.int64)
+    for row, span in enumerate(spans):
+        tables[row, : len(span.blocks)] = span.blocks
+    owner = np.repeat(np.arange(len(spans)), [s.new for s in spans])
+    slots = tables[owner, positions // BLOCK_SIZE] * BLOCK_SIZE + positions % BLOCK_SIZE
+    ends = np.cumsum([s.new for s in spans]) - 1
+    wanting = np.array([s.wants_logits for s in spans])
+    return Batch(ids, positions, slots, tables, ends[wanting], pass_.shape)

@@ -1,0 +1,68 @@
+"""The KV cache: blocks of 16 tokens, each a panel that attention reads as it reads weights."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twophase.kernels.packing import padded
+from twophase.kernels.rows import BLOCK_SIZE
+from twophase.model.spec import Attention, ModelSpec, Rope
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerKV:
+    """One layer's blocks, flat [blocks, kv_heads, width · 16], and its rotary tables."""
+
+    k: Array
+    v: Array
+    width: int  # head_dim, padded to whole lanes
+    cosines: Array
+    sines: Array
+
+
+@dataclass(frozen=True, slots=True)
+class KVPool:
+    layers: tuple[LayerKV, ...]
+    blocks: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(layer.k.nbytes + layer.v.nbytes for layer in self.layers)
+
+
+def pool_bytes(spec: ModelSpec, blocks: int, item_bytes: int) -> int:
+    widths = (layer.attention.kv_heads * padded(layer.attention.head_dim) for layer in spec.layers)
+    return 2 * blocks * BLOCK_SIZE * item_bytes * sum(widths)
+
+
+def new_pool(spec: ModelSpec, blocks: int, compute: str, positions: int) -> KVPool:
+    """An empty cache of `blocks` blocks for sequences of up to `positions` tokens."""
+    dtype = np.uint16 if compute == "bf16" else np.float32
+    tables = cache(lambda rope, dim: rotary_tables(rope, dim, positions))
+
+    def layer(attention: Attention) -> LayerKV:
+        width = padded(attention.head_dim)
+        size = blocks * attention.kv_heads * width * BLOCK_SIZE
+        cosines, sines = tables(attention.rope, attention.head_dim)
+        return LayerKV(np.zeros(size, dtype), np.zeros(size, dtype), width, cosines, sines)
+
+    return KVPool(tuple(layer(each.attention) for each in spec.layers), blocks)
+
+
+def rotary_tables(rope: Rope, dim: int, positions: int) -> tuple[Array, Array]:
+    """cos and sin, [positions, dim / 2], in float32 all through, as the reference implementations do."""
+    frequency = (1.0 / rope.theta ** (np.arange(0, dim, 2, dtype=np.float32) / np.float32(dim))).astype(np.float32)
+    if rope.scaling == "linear":
+        frequency /= np.float32(rope.factor)
+    elif rope.scaling == "llama3":  # long wavelengths are stretched, short ones kept, with a ramp between
+        turns = rope.original_context * frequency / np.float32(2 * np.pi)
+        ramp = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
+        kept = np.clip(ramp, 0, 1).astype(np.float32)
+        frequency = (1 - kept) * frequency / np.float32(rope.factor) + kept * frequency
+    angles = np.arange(positions, dtype=np.float32)[:, None] * frequency
+    return np.cos(angles), np.sin(angles)
