@@ -54,6 +54,7 @@ def decisions(seed: int) -> tuple[list[object], int]:
     return log, served.preemptions
 
 
+@pytest.mark.slow
 def test_compiled_decides_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = [decisions(seed) for seed in range(5)]
     assert sum(preemptions for _, preemptions in plain) > 20

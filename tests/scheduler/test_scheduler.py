@@ -6,6 +6,7 @@ from twophase.errors import InputError
 from twophase.scheduler.check import check
 from twophase.scheduler.request import Limits, Outcome, Request
 from twophase.scheduler.scheduler import Scheduler
+from twophase.scheduler.state import take_blocks
 
 
 def served(scheduler: Scheduler) -> list[Pass]:
@@ -145,27 +146,42 @@ def test_an_answer_that_cannot_be_is_refused() -> None:
 
 
 def test_a_verified_draft_keeps_several_tokens() -> None:
-    """One row of its own and three drafts, one accepted: two tokens are kept and the KV of one draft."""
-    scheduler = Scheduler(Limits(blocks=8, context_length=64, max_tokens=64))
+    """A row of its own and three drafts, one accepted: two tokens are kept, and the KV of one draft."""
+    scheduler = Scheduler(Limits(blocks=8, context_length=64, block_size=4))
     scheduler.add(Request(0, 10, 9))
     prefill = scheduler.schedule()
     assert prefill is not None
     scheduler.commit(prefill, Outcome({0: [1]}))
-    decode = scheduler.schedule()
-    assert decode is not None
-    verify = Pass((Span(0, 4, 10, decode.spans[0].blocks),))
+    # the policy drafts nothing yet: take the block that a verification of 4 rows would have
+    take_blocks(scheduler.state, 0, 1)
+    verify = Pass((Span(0, 4, 10),))
     scheduler.commit(verify, Outcome({0: [1, 2]}))
-    following = scheduler.schedule()
-    assert following is not None and following.shape == ((1, 12),)
+    check(scheduler.state, 4)
+    shapes, tables = [], []
+    for _ in range(5):
+        pass_ = scheduler.schedule()
+        assert pass_ is not None
+        shapes.append(pass_.shape)
+        tables.append(len(pass_.spans[0].blocks))
+        scheduler.commit(pass_, Outcome({0: [1]}))
+        check(scheduler.state, 4)
+    assert shapes == [((1, 12 + i),) for i in range(5)]
+    assert tables == [4, 4, 4, 4, 5]  # the block taken for the drafts is used, not lost
 
 
 def test_many_requests_wait() -> None:
     scheduler = Scheduler(Limits(blocks=64, context_length=64, max_sequences=4))
+    order, gone = [], set()
     for each in range(300):
         scheduler.add(Request(each, 3, 1))
-        if each % 3 == 0:
-            scheduler.cancel(each // 2)
+        if each % 10 == 0:
+            pass_ = scheduler.schedule()
+            assert pass_ is not None
+            order += [span.sequence for span in pass_.spans]
+            scheduler.commit(pass_, Outcome({span.sequence: [1] for span in pass_.spans}))
+        if each % 3 == 0 and scheduler.cancel(each - 5):
+            gone.add(each - 5)
         check(scheduler.state, 16)
-    order = [span.sequence for p in served(scheduler) for span in p.spans]
-    gone = {each // 2 for each in range(0, 300, 3)}
+    order += [span.sequence for p in served(scheduler) for span in p.spans]
+    assert len(gone) > 90
     assert order == [each for each in range(300) if each not in gone]

@@ -1,5 +1,7 @@
 """Who is in the next pass. A policy is a function over the books that Numba can compile as it stands."""
 
+import numpy as np
+
 from twophase.scheduler.state import (
     HEAD,
     N_FREE,
@@ -24,31 +26,29 @@ def first_come_first_served(state: State, budget: int, block_size: int) -> int:
     The rules are those of vLLM V1 (v1/core/sched/scheduler.py in 0.33) with its defaults.
     """
     counts = state.counts
-    left, spans, short = budget, 0, False
-
-    while spans < counts[N_RUNNING] and left > 0:
-        slot = state.running[spans]
-        rows = min(state.known[slot] - state.computed[slot], left)
-        lacking = blocks_for(state.computed[slot] + rows, block_size) - state.held[slot]
-        while lacking > counts[N_FREE] and spans < counts[N_RUNNING]:
+    running = state.running[: counts[N_RUNNING]]
+    computed, wanted = state.computed[running], state.known[running] - state.computed[running]
+    rows = np.minimum(wanted, np.maximum(0, budget - (np.cumsum(wanted) - wanted)))
+    lacking = (computed + rows + block_size - 1) // block_size - state.held[running]
+    for i in np.flatnonzero(lacking > 0):
+        while lacking[i] > counts[N_FREE] and i < counts[N_RUNNING]:
             preempt_newest(state)
-            short = True
-        if spans == counts[N_RUNNING]:  # it was itself the newest
+        if i >= counts[N_RUNNING]:  # it was itself the newest, or newer
             break
-        take_blocks(state, slot, lacking)
-        state.picked[spans], state.rows[spans] = slot, rows
-        spans += 1
-        left -= rows
+        take_blocks(state, running[i], lacking[i])
+    spans = min(counts[N_RUNNING], np.count_nonzero(rows))
+    state.picked[:spans], state.rows[:spans] = running[:spans], rows[:spans]
+    left = budget - rows[:spans].sum()
 
-    # Whom a preemption has just thrown out would come straight back in.
-    while not short and counts[N_WAITING] > 0 and counts[N_SEATS] > 0 and left > 0:
+    # A preempted request is the head now and needs more blocks than it left behind: no one follows it in.
+    while counts[N_WAITING] > 0 and counts[N_SEATS] > 0 and left > 0:
         known = state.known[state.waiting[counts[HEAD]]]
         if blocks_for(known, block_size) > counts[N_FREE]:  # all of it must fit, not its first chunk alone
             break
         slot = admit_first(state)
-        rows = min(known, left)
-        take_blocks(state, slot, blocks_for(rows, block_size))
-        state.picked[spans], state.rows[spans] = slot, rows
+        new = min(known, left)
+        take_blocks(state, slot, blocks_for(new, block_size))
+        state.picked[spans], state.rows[spans] = slot, new
         spans += 1
-        left -= rows
-    return spans
+        left -= new
+    return int(spans)

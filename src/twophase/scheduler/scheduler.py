@@ -1,5 +1,7 @@
 """The owner of the books: requests and outcomes in, passes out."""
 
+import numpy as np
+
 from twophase.cost.pass_ import Pass, Span
 from twophase.scheduler.policy import first_come_first_served
 from twophase.scheduler.request import Limits, Outcome, Request
@@ -9,6 +11,7 @@ from twophase.scheduler.state import (
     N_RUNNING,
     N_WAITING,
     RUNNING,
+    Ints,
     advance,
     blocks_for,
     close_ranks,
@@ -29,10 +32,10 @@ class Scheduler:
         self.limits = limits
         self.state = new_state(limits, slots=64)
         self._slots: dict[int, int] = {}  # by request id
-        self._ids = [0] * 64  # by slot
+        self._ids = np.zeros(64, np.int64)  # by slot
         self._vacant = list(range(64))[::-1]
         self._arrivals = 0
-        self._blocks: dict[int, tuple[int, tuple[int, ...]]] = {}  # by slot: preemptions, blocks last sent
+        self._sent: dict[int, tuple[int, tuple[int, ...]]] = {}  # by slot: preemptions so far, blocks
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -82,39 +85,39 @@ class Scheduler:
     def schedule(self) -> Pass | None:
         """The next pass, or None where nobody is here to run."""
         state = self.state
-        spans = first_come_first_served(state, self.limits.budget, self.limits.block_size)
-        picked = state.picked[:spans]
-        contexts = state.computed[picked]
-        rows = state.rows[:spans]
-        reaches_end = contexts + rows >= state.known[picked]
-        columns = (a.tolist() for a in (picked, rows, contexts, reaches_end))
-        return (
-            Pass(
-                tuple(
-                    Span(self._ids[slot], new, context, self._block_table(slot), last)
-                    for slot, new, context, last in zip(*columns, strict=True)
-                )
-            )
-            if spans
-            else None
-        )
+        count = first_come_first_served(state, self.limits.budget, self.limits.block_size)
+        if not count:
+            return None
+        slots, rows = state.picked[:count], state.rows[:count]
+        contexts = state.computed[slots]
+        wants_logits = contexts + rows >= state.known[slots]
+        columns = (self._ids[slots], rows, contexts, wants_logits)
+        sequences, new, context, wants = (column.tolist() for column in columns)
+        return Pass(tuple(map(Span, sequences, new, context, self._block_tables(slots), wants)))
 
     def commit(self, pass_: Pass, outcome: Outcome) -> list[int]:
         """Take in what the pass gave. Returns the ids that are finished; their blocks are free again.
 
-        ValueError where the outcome doesn't answer the pass, or the pass isn't the last one scheduled.
+        ValueError, and nothing taken in, where the outcome doesn't answer the pass, or the pass isn't the
+        one that was scheduled last.
         """
-        state, finished = self.state, []
-        for span in pass_.spans:
-            slot = self._slots.get(span.sequence)
-            if slot is None or state.status[slot] != RUNNING:  # cancelled in flight (and its id used again)
-                continue
-            kept = len(outcome.tokens.get(span.sequence, ()))
-            self._check_answer(span, slot, kept)
-            advance(state, slot, span.context + span.new, kept)
-            if span.sequence in outcome.stopped or state.output[slot] >= state.max_output[slot]:
-                self._remove(span.sequence)
-                finished.append(span.sequence)
+        state = self.state
+        spans = list(pass_.spans)
+        slots = np.array([self._slots.get(span.sequence, -1) for span in spans], np.int64)
+        here = (slots >= 0) & (state.status[slots] == RUNNING)
+        if not here.all():  # some were cancelled in flight, and an id may already wait again
+            spans, slots = [span for span, it_is in zip(spans, here, strict=True) if it_is], slots[here]
+        kept = np.array([len(outcome.tokens.get(span.sequence, ())) for span in spans], np.int64)
+        self._check_answer(spans, slots, kept)
+        advance(state, slots, np.array([span.context + span.new for span in spans], np.int64), kept)
+        full = (state.output[slots] >= state.max_output[slots]).tolist()
+        finished = [
+            span.sequence
+            for span, is_full in zip(spans, full, strict=True)
+            if is_full or span.sequence in outcome.stopped
+        ]
+        for request_id in finished:
+            self._remove(request_id)
         if finished:
             close_ranks(state)
         return finished
@@ -139,13 +142,19 @@ class Scheduler:
             )
         return None
 
-    def _check_answer(self, span: Span, slot: int, kept: int) -> None:
-        state, name = self.state, f"sequence {span.sequence}"
-        if span.context != state.computed[slot]:
-            raise ValueError(f"{name}: the pass starts at {span.context}, not at {state.computed[slot]}")
-        room = min(span.new, int(state.max_output[slot] - state.output[slot])) if span.wants_logits else 0
-        if kept > room:
-            raise ValueError(f"{name}: kept {kept} tokens where at most {room} can be")
+    def _check_answer(self, spans: list[Span], slots: Ints, kept: Ints) -> None:
+        state = self.state
+        computed, to_come = state.computed[slots].tolist(), (state.max_output - state.output)[slots].tolist()
+        for span, start, rest, tokens in zip(spans, computed, to_come, kept.tolist(), strict=True):
+            if span.context != start:
+                raise ValueError(
+                    f"sequence {span.sequence}: the pass starts at {span.context}, not at {start}"
+                )
+            most = min(span.new, rest) if span.wants_logits else 0
+            if tokens > most:
+                raise ValueError(
+                    f"sequence {span.sequence}: kept {tokens} tokens where at most {most} can be"
+                )
 
     def _fill(self, slot: int, request: Request) -> None:
         state = self.state
@@ -158,21 +167,23 @@ class Scheduler:
     def _remove(self, request_id: int) -> None:
         slot = self._slots.pop(request_id)
         leave(self.state, slot)
-        self._blocks.pop(slot, None)
+        self._sent.pop(slot, None)
         self._vacant.append(slot)
 
     def _grow(self) -> None:
         slots = len(self._ids)
         self.state = with_more_slots(self.state)
-        self._ids += [0] * slots
+        self._ids = np.concatenate([self._ids, np.zeros(slots, np.int64)])
         self._vacant += range(2 * slots - 1, slots - 1, -1)
 
-    def _block_table(self, slot: int) -> tuple[int, ...]:
-        # Building the tuples is most of a pass's cost, and only one in `block_size` decodes changes one.
-        state = self.state
-        held, preempted = int(state.held[slot]), int(state.preempted[slot])
-        sent_in, blocks = self._blocks.get(slot, (0, ()))
-        if sent_in != preempted or len(blocks) != held:
-            blocks = tuple(state.table[state.seat[slot], :held].tolist())
-            self._blocks[slot] = preempted, blocks
-        return blocks
+    def _block_tables(self, slots: Ints) -> list[tuple[int, ...]]:
+        # Tuples are kept: to build them is dear, and only one decode in `block_size` changes its own.
+        state, tables = self.state, []
+        columns = (slots, state.held[slots], state.preempted[slots])
+        for slot, held, preempted in zip(*(column.tolist() for column in columns), strict=True):
+            sent_in, blocks = self._sent.get(slot, (0, ()))
+            if sent_in != preempted or len(blocks) != held:
+                blocks = tuple(state.table[state.seat[slot], :held].tolist())
+                self._sent[slot] = preempted, blocks
+            tables.append(blocks)
+        return tables

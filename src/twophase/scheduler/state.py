@@ -136,14 +136,15 @@ def release(state: State, slot: int) -> None:
     counts[N_SEATS] += 1
 
 
-def advance(state: State, slot: int, end: int, kept: int) -> None:
-    """A pass computed the tokens before `end` and kept `kept` new ones.
+def advance(state: State, slots: Ints, ends: Ints, kept: Ints) -> None:
+    """A pass computed the tokens before `ends` and kept `kept` new ones, one entry a span.
 
     The newest token's KV is never there yet, nor that of drafts that were not accepted.
     """
-    state.known[slot] += kept
-    state.output[slot] += kept
-    state.computed[slot] = min(end, state.known[slot] - 1)
+    known = state.known[slots] + kept
+    state.known[slots] = known
+    state.output[slots] += kept
+    state.computed[slots] = np.minimum(ends, known - 1)
 
 
 def leave(state: State, slot: int) -> None:
