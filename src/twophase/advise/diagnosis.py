@@ -8,6 +8,7 @@ from typing import Literal
 
 Bound = Literal["compute", "memory", "communication", "overhead"]
 Phase = Literal["prefill", "decode"]
+Kind = Literal["engine", "machine", "workload"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,9 @@ class Roofs:
     flops_per_s: float  # peak matmul rate in the engine's compute type
     read_bytes_per_s: float
     ridge_flop_per_byte: float
-    flops_per_s_range: tuple[float, float]  # lowest and highest probe of the run: how much the machine wandered
+    flops_per_s_range: tuple[
+        float, float
+    ]  # lowest and highest probe of the run: how much the machine wandered
     read_bytes_per_s_range: tuple[float, float]
     compute: str  # the type and instructions that the matmul probe ran, e.g. "bf16 (AVX512-BF16)"
     threads: int
@@ -68,6 +71,7 @@ class Bend:
     quadratic_s_per_token2: float
     bend_prompt_tokens: float | None  # None: not within the measured lengths
     compute_bound_from_tokens: float  # prompt length from which the floor is arithmetic
+    fitted_from_tokens: int = 1  # the shortest prompt in the fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,10 @@ class Advice:
     gain: float | None  # the request's time before ÷ after (1.0: none); None where it depends on the workload
     why: str  # one line, with the arithmetic
     helps: bool
+    kind: Kind = "engine"  # what changes: the software, the hardware, or what is asked of it
+    throughput_gain: float | None = (
+        None  # requests a second after ÷ before, where a change serves more, not faster
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,4 +125,6 @@ class Diagnosis:
     request: RequestSplit
     verdict: Verdict
     seconds: float  # how long the diagnosis took
-    notes: tuple[str, ...] = field(default=())  # what a reader must know: random weights, a slow fallback, noise
+    notes: tuple[str, ...] = field(
+        default=()
+    )  # what a reader must know: random weights, a slow fallback, noise
