@@ -23,9 +23,9 @@ class Batch:
     logit_rows: Ints  # the last row of each span that wants logits
     spans: tuple[tuple[int, int], ...]  # (new, context)
 
-    def items(self, head_counts: tuple[int, int]) -> Ints:
+    def items(self, heads: int, kv_heads: int) -> Ints:
         """Attention's work: [n, 4] of (span, first row, tokens, position), longest first."""
-        step = max(1, QUERY_ROWS * head_counts[1] // head_counts[0])
+        step = max(1, QUERY_ROWS * kv_heads // heads)
         starts = np.cumsum([0, *(new for new, _ in self.spans)])
         pieces = [
             (span, starts[span] + i, min(step, new - i), context + i)

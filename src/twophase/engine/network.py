@@ -70,14 +70,14 @@ def forward(network: Network, pool: KVPool, batch: Batch, threads: int) -> Array
         attention = layer.attention
         qkv = np.empty((rows, (attention.heads + 2 * attention.kv_heads) * cache.width), np.float32)
         attended = np.empty((rows, attention.heads * cache.width), x_type)
-        counts = (attention.heads, attention.kv_heads)
+        heads, kv_heads = attention.heads, attention.kv_heads
         linear(x, weights.qkv, weights.qkv_bias, qkv, threads)
         position_and_cache(
-            qkv, counts, attention.head_dim, weights.q_norm, weights.k_norm, eps, cache.cosines, cache.sines,
+            qkv, heads, kv_heads, attention.head_dim, weights.q_norm, weights.k_norm, eps, cache.cosines, cache.sines,
             batch.positions, batch.slots, cache.k, cache.v, threads,
         )  # fmt: skip
         attend(
-            qkv, counts, np.float32(attention.scale), attention.window or ENDLESS, batch.items(counts),
+            qkv, heads, kv_heads, np.float32(attention.scale), attention.window or ENDLESS, batch.items(heads, kv_heads),
             batch.tables, cache.k, cache.v, attended, threads,
         )  # fmt: skip
         linear(attended, weights.o, weights.o_bias, y, threads)

@@ -60,7 +60,8 @@ def gather_values(v_pool: Any, blocks: Any, kv_heads: int, head: int, width: int
         source = (blocks[block] * kv_heads + head) * width * BLOCK_SIZE
         for d in range(width // LANES):
             target = d * LANES * GROUP + block * panel
-            values[target : target + panel] = v_pool[source + d * panel : source + (d + 1) * panel]
+            for i in range(panel):
+                values[target + i] = v_pool[source + d * panel + i]
 
 
 @kernel()
@@ -118,7 +119,7 @@ def attend_rows(
     table: Any,
     kv_heads: int,
     head: int,
-    scratch: Any,
+    scores: Any,
     weights: Any,
     values: Any,
     part: Any,
@@ -126,11 +127,12 @@ def attend_rows(
     state: Any,
 ) -> None:
     """Query rows of one span and KV head, from the token at `position` on, against all keys that they see."""
-    none_f, none_w, none_v = scratch[:0], weights[:0], values[:0]
+    none_f, none_w, none_v = scores[:0], weights[:0], values[:0]
     most = max_rows(k_pool, q)
-    state[:rows, MAX] = NEVER
-    state[:rows, SUM] = 0
-    out[: rows * width] = 0
+    for row in range(rows):
+        state[row, MAX], state[row, SUM] = NEVER, 0
+    for i in range(rows * width):
+        out[i] = 0
     newest_of_all = position + (rows - 1) // share
     for start in range(max(0, position - window + 1) // GROUP * GROUP, newest_of_all + 1, GROUP):
         blocks = table[start // BLOCK_SIZE : min(start + GROUP, newest_of_all + BLOCK_SIZE) // BLOCK_SIZE]
@@ -147,12 +149,12 @@ def attend_rows(
                 continue
             b0, b1 = first // BLOCK_SIZE, last // BLOCK_SIZE
             attend_group(
-                q, row, count, width, b0, b1, k_pool, v_pool, none_v, blocks, kv_heads, head, scratch, none_w, part
+                q, row, count, width, b0, b1, k_pool, v_pool, none_v, blocks, kv_heads, head, scores, none_w, part
             )
             for r in range(count):
                 token = position + (row + r) // share - start
                 end = (b1 + 1) * BLOCK_SIZE
-                weigh(scratch, r * GROUP, max(token - window + 1, 0), token, end, weights, state, row + r)
+                weigh(scores, r * GROUP, max(token - window + 1, 0), token, end, weights, state, row + r)
             group_values = values if gathered else none_v
             attend_group(
                 q, row, count, width, b0, b1, k_pool, v_pool, group_values, blocks, kv_heads, head, none_f, weights, part
@@ -162,10 +164,53 @@ def attend_rows(
                     merge(part, out, r * width, width, state, r)
 
 
+@kernel()
+def attend_share(
+    share_of: int,
+    qkv: Any,
+    heads: int,
+    kv_heads: int,
+    scale: Any,
+    window: int,
+    items: Any,
+    tables: Any,
+    k_pool: Any,
+    v_pool: Any,
+    x: Any,
+    threads: int,
+) -> None:
+    """Every `threads`-th task, from `share_of` on; a task is an item's rows against one KV head."""
+    width, share = qkv.shape[1] // (heads + 2 * kv_heads), heads // kv_heads
+    y = qkv.reshape(qkv.size)
+    room = max(QUERY_ROWS, share)
+    q = np.empty(room * width, x.dtype)
+    out, part = np.empty(room * width, np.float32), np.empty(room * width, np.float32)
+    scores, weights = np.empty(16 * GROUP, np.float32), np.empty(16 * GROUP, x.dtype)
+    values = np.empty(width * GROUP, v_pool.dtype)
+    state = np.empty((room, 4), np.float32)
+    for task in range(share_of, items.shape[0] * kv_heads, threads):
+        item, head = task // kv_heads, task % kv_heads
+        first_row, rows, position = items[item, 1], items[item, 2] * share, items[item, 3]
+        for r in range(rows):
+            at = (first_row + r // share) * qkv.shape[1] + (head * share + r % share) * width
+            for i in range(0, width, LANES):
+                store(q, r * width + i, mul(load(y, at + i), splat(scale)))
+        attend_rows(
+            q, rows, share, width, position, window, k_pool, v_pool, tables[items[item, 0]], kv_heads, head,
+            scores, weights, values, part, out, state,
+        )  # fmt: skip
+        for r in range(rows):
+            at = (first_row + r // share) * x.shape[1] + (head * share + r % share) * width
+            whole = splat(np.float32(1) / state[r, SUM])
+            for i in range(0, width, LANES):
+                store(x, at + i, mul(load(out, r * width + i), whole))
+
+
 @kernel(parallel=True)
 def attend(
     qkv: Any,
-    head_counts: Any,
+    heads: int,
+    kv_heads: int,
     scale: Any,
     window: int,
     items: Any,
@@ -177,34 +222,9 @@ def attend(
 ) -> None:
     """x = attention of every query row, heads side by side.
 
-    qkv: float32 [rows, (heads + 2·kv_heads)·width], positioned; head_counts: (heads, kv_heads); window: tokens
-    that a row sees, itself included; items: [n, 4] of (span, its token's row, tokens, position of the first),
-    tokens at most max(1, QUERY_ROWS // share); tables: [spans, blocks]; x: [rows, heads·width].
+    qkv: float32 [rows, (heads + 2·kv_heads)·width], positioned; window: tokens that a row sees, itself
+    included; items: [n, 4] of (span, its first token's row, tokens, position of the first), with tokens at most
+    max(1, QUERY_ROWS · kv_heads // heads); tables: [spans, blocks]; x: [rows, heads·width].
     """
-    heads, kv_heads = head_counts
-    width, share = qkv.shape[1] // (heads + 2 * kv_heads), heads // kv_heads
-    y = qkv.reshape(qkv.size)
-    room = max(QUERY_ROWS, share)
     for thread in prange(threads):
-        q = np.empty(room * width, x.dtype)
-        out, part = np.empty(room * width, np.float32), np.empty(room * width, np.float32)
-        scratch, weights = np.empty(16 * GROUP, np.float32), np.empty(16 * GROUP, x.dtype)
-        values = np.empty(width * GROUP, v_pool.dtype)
-        state = np.empty((room, 4), np.float32)
-        for task in range(thread, items.shape[0] * kv_heads, threads):
-            item, head = task // kv_heads, task % kv_heads
-            span, first_row, tokens, position = items[item, 0], items[item, 1], items[item, 2], items[item, 3]
-            rows = tokens * share
-            for r in range(rows):
-                at = (first_row + r // share) * qkv.shape[1] + (head * share + r % share) * width
-                for i in range(0, width, LANES):
-                    store(q, r * width + i, mul(load(y, at + i), splat(scale)))
-            attend_rows(
-                q, rows, share, width, position, window, k_pool, v_pool, tables[span], kv_heads, head,
-                scratch, weights, values, part, out, state,
-            )  # fmt: skip
-            for r in range(rows):
-                at = (first_row + r // share) * x.shape[1] + (head * share + r % share) * width
-                whole = splat(np.float32(1) / state[r, SUM])
-                for i in range(0, width, LANES):
-                    store(x, at + i, mul(load(out, r * width + i), whole))
+        attend_share(thread, qkv, heads, kv_heads, scale, window, items, tables, k_pool, v_pool, x, threads)

@@ -56,23 +56,28 @@ def panel_block(
         p += side
 
 
+@kernel()
+def panels(x: Any, w: Any, bias: Any, y: Any, first: int, last: int) -> None:
+    """Outputs of panels first..last, for all rows."""
+    rows, k = x.shape
+    most = max_rows(w, x)
+    for row in range(rows):
+        for p in range(first, last):
+            start = load(bias, p * LANES) if bias.size else splat(np.float32(0))
+            store(y, row * y.shape[1] + p * LANES, start)
+    if rows <= most:
+        panel_rows(w, x, y, k, first, last, 0, rows)
+    else:
+        for row in range(0, rows, ROW_BLOCK):
+            panel_block(w, x, y, k, first, last, row, min(rows, row + ROW_BLOCK), most)
+
+
 @kernel(parallel=True)
 def linear(x: Any, w: Any, bias: Any, y: Any, threads: int) -> None:
     """y[rows, n] = x[rows, k] · w + bias.
 
     x: float32 or bf16; w: panels of [n, k], flat; bias: [n], or empty; y: float32. n a multiple of 16.
     """
-    rows, k = x.shape
-    panels = y.shape[1] // LANES
-    most = max_rows(w, x)
+    count = y.shape[1] // LANES
     for thread in prange(threads):
-        first, last = panels * thread // threads, panels * (thread + 1) // threads
-        for row in range(rows):
-            for p in range(first, last):
-                start = load(bias, p * LANES) if bias.size else splat(np.float32(0))
-                store(y, row * y.shape[1] + p * LANES, start)
-        if rows <= most:
-            panel_rows(w, x, y, k, first, last, 0, rows)
-        else:
-            for row in range(0, rows, ROW_BLOCK):
-                panel_block(w, x, y, k, first, last, row, min(rows, row + ROW_BLOCK), most)
+        panels(x, w, bias, y, count * thread // threads, count * (thread + 1) // threads)

@@ -114,10 +114,54 @@ def write_kv(k_pool: Any, v_pool: Any, block: int, slot: int, y: Any, k_at: int,
         put(v_pool, panel + (slot // pair) * LANES * pair + (i % LANES) * pair + slot % pair, y[v_at + i])
 
 
+@kernel()
+def position_row(
+    y: Any,
+    at: int,
+    heads: int,
+    kv_heads: int,
+    width: int,
+    head_dim: int,
+    q_norm: Any,
+    k_norm: Any,
+    eps: Any,
+    cosines: Any,
+    sines: Any,
+    position: int,
+    slot: int,
+    k_pool: Any,
+    v_pool: Any,
+) -> None:
+    for head in range(heads + kv_heads):
+        head_at = at + head * width
+        weight = q_norm if head < heads else k_norm
+        if weight.size:
+            scale = splat(norm_scale(y, head_at, width, head_dim, eps))
+            for i in range(0, width, LANES):
+                store(y, head_at + i, mul(mul(load(y, head_at + i), scale), load(weight, i)))
+        rotate(y, head_at, head_dim // 2, cosines, sines, position)
+    for head in range(kv_heads):
+        block = slot // BLOCK_SIZE * kv_heads + head
+        k_at = at + (heads + head) * width
+        write_kv(k_pool, v_pool, block, slot % BLOCK_SIZE, y, k_at, k_at + kv_heads * width, width)
+
+
+@kernel()
+def clear_begun_blocks(slots: Any, block_elements: int, k_pool: Any, v_pool: Any) -> None:
+    """Clear the blocks whose first token is written: nothing of an earlier owner may reach a masked lane."""
+    for row in range(slots.size):
+        if slots[row] % BLOCK_SIZE == 0:
+            at = slots[row] // BLOCK_SIZE * block_elements
+            for i in range(at, at + block_elements):
+                k_pool[i] = 0
+                v_pool[i] = 0
+
+
 @kernel(parallel=True)
 def position_and_cache(
     qkv: Any,
-    head_counts: Any,
+    heads: int,
+    kv_heads: int,
     head_dim: int,
     q_norm: Any,
     k_norm: Any,
@@ -132,31 +176,16 @@ def position_and_cache(
 ) -> None:
     """Norm and rotate queries and keys in place, and write keys and values to their KV blocks.
 
-    qkv: [rows, (heads + 2·kv_heads)·width], heads padded to `width`; head_counts: (heads, kv_heads);
-    positions: [rows]; slots: [rows], each row's block · 16 + place in it.
+    qkv: [rows, (heads + 2·kv_heads)·width], heads padded to `width`; positions: [rows]; slots: [rows], each
+    row's block · 16 + place in it.
     """
-    heads, kv_heads = head_counts
+    rows = positions.size
     width = qkv.shape[1] // (heads + 2 * kv_heads)
     y = qkv.reshape(qkv.size)
-    # A block begun in this pass is cleared first: nothing of an earlier owner may reach a masked lane.
-    size = kv_heads * width * BLOCK_SIZE
-    for row in prange(positions.size):
-        if slots[row] % BLOCK_SIZE == 0:
-            at = slots[row] // BLOCK_SIZE * size
-            k_pool[at : at + size] = 0
-            v_pool[at : at + size] = 0
+    clear_begun_blocks(slots, kv_heads * width * BLOCK_SIZE, k_pool, v_pool)
     for thread in prange(threads):
-        for row in range(positions.size * thread // threads, positions.size * (thread + 1) // threads):
-            for head in range(heads + kv_heads):
-                at = row * qkv.shape[1] + head * width
-                weight = q_norm if head < heads else k_norm
-                if weight.size:
-                    scale = splat(norm_scale(y, at, width, head_dim, eps))
-                    for i in range(0, width, LANES):
-                        store(y, at + i, mul(mul(load(y, at + i), scale), load(weight, i)))
-                rotate(y, at, head_dim // 2, cosines, sines, positions[row])
-            block, slot = slots[row] // BLOCK_SIZE, slots[row] % BLOCK_SIZE
-            for head in range(kv_heads):
-                k_at = row * qkv.shape[1] + (heads + head) * width
-                v_at = k_at + kv_heads * width
-                write_kv(k_pool, v_pool, block * kv_heads + head, slot, y, k_at, v_at, width)
+        for row in range(rows * thread // threads, rows * (thread + 1) // threads):
+            position_row(
+                y, row * qkv.shape[1], heads, kv_heads, width, head_dim, q_norm, k_norm, eps, cosines, sines,
+                positions[row], slots[row], k_pool, v_pool,
+            )  # fmt: skip
