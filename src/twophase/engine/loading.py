@@ -27,7 +27,12 @@ def matrix_shapes(spec: ModelSpec) -> list[tuple[int, int]]:
     for layer in spec.layers:
         heads, width = layer.attention.heads, padded(layer.attention.head_dim)
         d_ff = padded(layer.mlp.d_ff)
-        shapes += [((heads + 2 * layer.attention.kv_heads) * width, d), (d, heads * width), (2 * d_ff, d), (d, d_ff)]
+        shapes += [
+            ((heads + 2 * layer.attention.kv_heads) * width, d),
+            (d, heads * width),
+            (2 * d_ff, d),
+            (d, d_ff),
+        ]
     return shapes
 
 
@@ -73,7 +78,9 @@ def _load_layer(source: Tensors, at: str, layer: Layer, spec: ModelSpec, packer:
         o_bias=vector("o_bias", 1, d, attention.out_bias),
         attention_post_norm=vector("attention_post_norm", 1, d, spec.sandwich_norms),
         mlp_norm=vector("mlp_norm", 1, d, True),
-        gate_up=packer.pack([_pad(source.tensor(at + name), 1, d_ff) for name in ("gate", "up")], 2 * d_ff, d),
+        gate_up=packer.pack(
+            [_pad(source.tensor(at + name), 1, d_ff) for name in ("gate", "up")], 2 * d_ff, d
+        ),
         gate_up_bias=np.concatenate(gate_up_bias),
         down=packer.pack([source.tensor(at + "down")], spec.d_model, d_ff),
         down_bias=vector("down_bias", 1, d, mlp.bias),

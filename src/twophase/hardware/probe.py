@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from twophase.kernels.lanes import LANES
 from twophase.kernels.roofs import multiply_all, read_all, register_flops, tile_all, tile_rows
 from twophase.kernels.tile import PANELS, activation_dtype
-from twophase.kernels.lanes import LANES
 
 READ_PATTERNS = ((1, 1024), (1, 4096), (2, 1024), (4, 512))  # streams side by side, prefetch bytes
 DEPTH = 256  # k of the tile that stays in the first-level cache

@@ -14,7 +14,21 @@ import numpy as np
 from numba import prange
 
 from twophase.kernels.compiling import kernel
-from twophase.kernels.lanes import LANES, add, exp, fma, keep, largest, load, maximum, mul, splat, store, sub, total
+from twophase.kernels.lanes import (
+    LANES,
+    add,
+    exp,
+    fma,
+    keep,
+    largest,
+    load,
+    maximum,
+    mul,
+    splat,
+    store,
+    sub,
+    total,
+)
 from twophase.kernels.rows import BLOCK_SIZE
 from twophase.kernels.tile import max_rows, tile
 
@@ -90,7 +104,9 @@ def attend_group(
     if not weights.size:
         for block in range(first, newest + 1):
             at = (blocks[block] * kv_heads + head) * size
-            tile(rows, width, k_pool, (at,), q, first_row * width, width, scores, block * BLOCK_SIZE, GROUP, 0)
+            tile(
+                rows, width, k_pool, (at,), q, first_row * width, width, scores, block * BLOCK_SIZE, GROUP, 0
+            )
         return
     x_at, y_at, tokens = first * BLOCK_SIZE, first_row * width, (newest + 1 - first) * BLOCK_SIZE
     for d in range(0, width, LANES):
@@ -102,7 +118,17 @@ def attend_group(
                 at = (blocks[block] * kv_heads + head) * size + d * BLOCK_SIZE
                 more = 1 if block > first else 0
                 tile(
-                    rows, BLOCK_SIZE, v_pool, (at,), weights, block * BLOCK_SIZE, GROUP, part, y_at + d, width, more
+                    rows,
+                    BLOCK_SIZE,
+                    v_pool,
+                    (at,),
+                    weights,
+                    block * BLOCK_SIZE,
+                    GROUP,
+                    part,
+                    y_at + d,
+                    width,
+                    more,
                 )
 
 
@@ -149,7 +175,21 @@ def attend_rows(
                 continue
             b0, b1 = first // BLOCK_SIZE, last // BLOCK_SIZE
             attend_group(
-                q, row, count, width, b0, b1, k_pool, v_pool, none_v, blocks, kv_heads, head, scores, none_w, part
+                q,
+                row,
+                count,
+                width,
+                b0,
+                b1,
+                k_pool,
+                v_pool,
+                none_v,
+                blocks,
+                kv_heads,
+                head,
+                scores,
+                none_w,
+                part,
             )
             for r in range(count):
                 token = position + (row + r) // share - start
@@ -157,7 +197,21 @@ def attend_rows(
                 weigh(scores, r * GROUP, max(token - window + 1, 0), token, end, weights, state, row + r)
             group_values = values if gathered else none_v
             attend_group(
-                q, row, count, width, b0, b1, k_pool, v_pool, group_values, blocks, kv_heads, head, none_f, weights, part
+                q,
+                row,
+                count,
+                width,
+                b0,
+                b1,
+                k_pool,
+                v_pool,
+                group_values,
+                blocks,
+                kv_heads,
+                head,
+                none_f,
+                weights,
+                part,
             )
             for r in range(row, row + count):
                 if state[r, GROUP_SUM] > 0:

@@ -17,7 +17,9 @@ def cache_folder() -> Path:
     digest = hashlib.sha256()
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())
-    base = os.environ.get("XDG_CACHE_HOME") or ("~/Library/Caches" if sys.platform == "darwin" else "~/.cache")
+    base = os.environ.get("XDG_CACHE_HOME") or (
+        "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
+    )
     return Path(base).expanduser() / "twophase" / f"kernels-{digest.hexdigest()[:16]}"
 
 

@@ -34,9 +34,7 @@ def panel_rows(w: Any, x: Any, y: Any, k: int, first: int, last: int, row: int, 
 
 
 @kernel()
-def panel_block(
-    w: Any, x: Any, y: Any, k: int, first: int, last: int, row: int, end: int, most: int
-) -> None:
+def panel_block(w: Any, x: Any, y: Any, k: int, first: int, last: int, row: int, end: int, most: int) -> None:
     """Many rows: a block of each panel's k stays in cache while all tiles of rows pass it."""
     n = y.shape[1]
     p = first
@@ -52,7 +50,19 @@ def panel_block(
                     at2 = (p * LANES * k + k0 * LANES, (p + 1) * LANES * k + k0 * LANES)
                     tile(rows, depth, w, at2, x, r * k + k0, k, y, r * n + p * LANES, n, 1)
                 else:
-                    tile(rows, depth, w, (p * LANES * k + k0 * LANES,), x, r * k + k0, k, y, r * n + p * LANES, n, 1)
+                    tile(
+                        rows,
+                        depth,
+                        w,
+                        (p * LANES * k + k0 * LANES,),
+                        x,
+                        r * k + k0,
+                        k,
+                        y,
+                        r * n + p * LANES,
+                        n,
+                        1,
+                    )
         p += side
 
 

@@ -39,7 +39,9 @@ def read(typingctx, array, first, last, ahead):  # type: ignore[no-untyped-def]
             new.append(b.or_(total, b.load(address, typ=I32S, align=4)))
         following = b.add(i, I64(1))
         b.branch(head)
-        for phi, start, end in zip([i, *sums], [I64(0), *[integers(0)] * STEP], [following, *new], strict=True):
+        for phi, start, end in zip(
+            [i, *sums], [I64(0), *[integers(0)] * STEP], [following, *new], strict=True
+        ):
             phi.add_incoming(start, before)
             phi.add_incoming(end, body)
         b.position_at_end(after)
@@ -75,7 +77,9 @@ def multiply_in_registers(typingctx, w, x, repeats):  # type: ignore[no-untyped-
                 new.append(call(b, "llvm.fma.v16f32", total, one, one))
         following = b.add(i, I64(1))
         b.cbranch(b.icmp_signed("<", following, args[2]), body, after)
-        for phi, begin, end in zip([i, *sums], [I64(0), *[constant(0.0)] * _CHAINS], [following, *new], strict=True):
+        for phi, begin, end in zip(
+            [i, *sums], [I64(0), *[constant(0.0)] * _CHAINS], [following, *new], strict=True
+        ):
             phi.add_incoming(begin, before)
             phi.add_incoming(end, body)
         b.position_at_end(after)

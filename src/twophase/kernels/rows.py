@@ -100,7 +100,9 @@ def rotate(y: Any, at: int, half: int, cosines: Any, sines: Any, position: int) 
 
 
 @kernel()
-def write_kv(k_pool: Any, v_pool: Any, block: int, slot: int, y: Any, k_at: int, v_at: int, width: int) -> None:
+def write_kv(
+    k_pool: Any, v_pool: Any, block: int, slot: int, y: Any, k_at: int, v_at: int, width: int
+) -> None:
     """One token's key and value of one head into its block; `block` counts heads of blocks.
 
     A block is a panel: keys [width/2][16][2] (float32: [width][16]), values [width/16][8][16][2]
