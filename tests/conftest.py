@@ -1,1 +1,1 @@
-"""Its place alone matters: pytest puts this folder on the path, so every room's tests can import machine.py."""
+"""Its place alone matters: pytest puts this folder on the path, so that tests can import machine.py."""

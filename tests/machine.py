@@ -121,6 +121,26 @@ CPU = Machine(  # Qwen3-0.6B in BF16 on the faster two cores of the same kind
     overhead_s=0.002,
 )
 
+# Ten GB of weights at 1 TB/s: a decode pass takes 10 ms.
+# Ten GFLOP a token at 100 TFLOP/s: prefill takes 0.1 ms a token.
+CHAT = Machine(
+    flops_per_s=100e12,
+    bytes_per_s=1e12,
+    weight_bytes=10e9,
+    kv_bytes=0.0,
+    linear_flops=10e9,
+    attention_flops=0.0,
+)
+# The same at a tenth of the arithmetic: prefill 1 ms a token.
+READER = Machine(
+    flops_per_s=10e12,
+    bytes_per_s=1e12,
+    weight_bytes=10e9,
+    kv_bytes=0.0,
+    linear_flops=10e9,
+    attention_flops=0.0,
+)
+
 
 def diagnosis(machine: Machine, prompt: int, output: int, **named: object) -> Diagnosis:
     """A whole diagnosis, noise-free; `named` replaces model, weights and other plain fields."""

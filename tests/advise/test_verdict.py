@@ -3,30 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machine import CPU, Machine, diagnosis
+from machine import CHAT, CPU, READER, Machine, diagnosis
 
 from twophase.advise.diagnosis import Advice, Diagnosis
 from twophase.advise.verdict import bound_of
-
-# Ten GB of weights at 1 TB/s: a decode pass takes 10 ms.
-# Ten GFLOP a token at 100 TFLOP/s: prefill takes 0.1 ms a token.
-CHAT = Machine(
-    flops_per_s=100e12,
-    bytes_per_s=1e12,
-    weight_bytes=10e9,
-    kv_bytes=0.0,
-    linear_flops=10e9,
-    attention_flops=0.0,
-)
-# The same at a tenth of the arithmetic: prefill 1 ms a token.
-READER = Machine(
-    flops_per_s=10e12,
-    bytes_per_s=1e12,
-    weight_bytes=10e9,
-    kv_bytes=0.0,
-    linear_flops=10e9,
-    attention_flops=0.0,
-)
 
 
 def lever(result: Diagnosis, change: str) -> Advice:

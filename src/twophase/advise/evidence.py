@@ -86,9 +86,9 @@ def gather(
     """Split both phases of the request into arithmetic, weights and KV. Needs a decode row of batch 1."""
     weights = weights_a_pass(decode, weight_bytes, kv_bytes_per_token)
     context = request.prompt_tokens + request.output_tokens / 2
-    singles = {row.context: row for row in sorted(decode, key=lambda row: row.context) if row.batch == 1}
+    singles = context_series(decode)
     compute, memory, read = (
-        line(context, list(singles), [getattr(row, name) for row in singles.values()])
+        line(context, [row.context for row in singles], [getattr(row, name) for row in singles])
         for name in ("compute_s", "memory_s", "bytes")
     )
     return Evidence(
@@ -134,6 +134,22 @@ def weights_a_pass(rows: Sequence[DecodeRow], weight_bytes: float, kv_bytes_per_
     """
     beyond = (row.bytes - row.batch * (row.context + 1) * kv_bytes_per_token for row in rows)
     return min(weight_bytes, max(0.0, *beyond))
+
+
+def batch_series(rows: Sequence[DecodeRow]) -> list[DecodeRow]:
+    """The longest series of batches from one up measured at one context; the longer context wins a tie."""
+    series: dict[int, dict[int, DecodeRow]] = {}
+    for row in sorted(rows, key=lambda row: row.batch):
+        series.setdefault(row.context, {})[row.batch] = row
+    context = max((c for c in series if 1 in series[c]), key=lambda c: (len(series[c]), c))
+    return list(series[context].values())
+
+
+def context_series(rows: Sequence[DecodeRow]) -> list[DecodeRow]:
+    """The rows of batch 1, one for each context, rising."""
+    return list(
+        {row.context: row for row in sorted(rows, key=lambda r: r.context) if row.batch == 1}.values()
+    )
 
 
 def share(part: float, whole: float) -> float:

@@ -8,8 +8,8 @@ what the bytes and operations alone promise: T / (T - saved) over the measured s
 from dataclasses import dataclass
 
 from twophase.advise.bend import ttft_at
-from twophase.advise.diagnosis import Advice, DecodeRow, Kind, Phase
-from twophase.advise.evidence import Evidence, PhaseCost, line
+from twophase.advise.diagnosis import Advice, Kind, Phase
+from twophase.advise.evidence import Evidence, PhaseCost, batch_series, line
 from twophase.advise.units import count, duration, percent, quantity, significant, times
 
 MIN_GAIN = 1.1  # less than a tenth drowns in how much machines wander
@@ -52,12 +52,10 @@ def advice(
     case: Evidence, change: str, phase: Phase, saving: Saving, why: str, *, kind: Kind = "engine"
 ) -> Advice:
     gain = case.total_s / (case.total_s - saving.prefill_s - saving.decode_s)
+    share = getattr(case, phase).measured_s / case.total_s
+    if share < 0.5:  # Amdahl is part of the reason
+        why += f"; {phase} is {percent(share)} of the request"
     return Advice(change, phase, gain, why, helps=gain >= MIN_GAIN, kind=kind)
-
-
-def share_of(case: Evidence, phase: Phase) -> str:
-    """ "decode is 96% of the request" """
-    return f"{phase} is {percent(getattr(case, phase).measured_s / case.total_s)} of the request"
 
 
 def quantised_weights(case: Evidence, name: str, bits_now: float, bits: float) -> Advice:
@@ -75,7 +73,7 @@ def quantised_weights(case: Evidence, name: str, bits_now: float, bits: float) -
     else:
         why = "decode is bound by arithmetic at this batch, which fewer bytes do not relieve"
     if case.prefill.compute_s >= case.prefill.memory_s:
-        why += f"; prefill is bound by arithmetic and stays, and {share_of(case, 'decode')}"
+        why += "; prefill is bound by arithmetic and stays"
     return advice(case, change, "decode", saving, why)
 
 
@@ -85,8 +83,7 @@ def halved_kv(case: Evidence) -> Advice:
     )
     why = (
         f"the KV cache is {percent(1 - case.decode.weight_share)} of the bytes of a decode pass "
-        f"({quantity(case.pass_kv_bytes, 'B')} at context {count(case.middle_context)}), "
-        f"and {share_of(case, 'decode')}"
+        f"({quantity(case.pass_kv_bytes, 'B')} at context {count(case.middle_context)})"
     )
     return advice(case, "KV cache in half the bits", "decode", saving, why)
 
@@ -98,8 +95,7 @@ def speculation(case: Evidence) -> Advice:
     saving = Saving(decode_s=max(0.0, case.decode.measured_s * (1 - cost / tokens)))
     why = (
         f"{DRAFTS} cheap drafts at {percent(ACCEPTANCE)} acceptance give {tokens:.2f} tokens a pass, "
-        f"and checking {DRAFTS + 1} rows costs {times(cost)} a pass of one ({source}); "
-        f"{share_of(case, 'decode')}"
+        f"and checking {DRAFTS + 1} rows costs {times(cost)} a pass of one ({source})"
     )
     return advice(case, "Speculative decoding", "decode", saving, why)
 
@@ -109,7 +105,7 @@ def verification_cost(case: Evidence) -> tuple[float, str]:
 
     A batch reads the KV cache of each sequence where a verification reads one, so this errs on the dear side.
     """
-    rows = batch_rows(case)
+    rows = batch_series(case.decode_rows)
     if len(rows) < 2 or rows[-1].batch < DRAFTS + 1:
         cost = case.decode
         return max(cost.memory_s, (DRAFTS + 1) * cost.compute_s) / cost.floor_s, "by its floor"
@@ -117,18 +113,9 @@ def verification_cost(case: Evidence) -> tuple[float, str]:
     return itl / rows[0].itl_s, f"measured at batch {DRAFTS + 1}"
 
 
-def batch_rows(case: Evidence) -> list[DecodeRow]:
-    """The longest series of batches from one up measured at one context; the longer context wins a tie."""
-    series: dict[int, dict[int, DecodeRow]] = {}
-    for row in sorted(case.decode_rows, key=lambda row: row.batch):
-        series.setdefault(row.context, {})[row.batch] = row
-    context = max((c for c in series if 1 in series[c]), key=lambda c: (len(series[c]), c))
-    return list(series[context].values())
-
-
 def batching(case: Evidence) -> Advice | None:
     """Requests side by side: none gets faster, the machine serves more. None if only batch 1 was measured."""
-    rows = batch_rows(case)
+    rows = batch_series(case.decode_rows)
     if len(rows) < 2:
         return None
     one, best = rows[0], max(rows, key=lambda row: row.batch / row.itl_s)
@@ -157,7 +144,7 @@ def prefix_caching(case: Evidence) -> Advice:
     saving = Saving(prefill_s=less_prefill(case.prefill, half / ttft_at(case.fit, case.prompt_tokens)))
     why = (
         f"with half of the prompt cached, prefill goes {duration(case.prefill.measured_s)} → "
-        f"{duration(case.prefill.measured_s - saving.prefill_s)}; {share_of(case, 'prefill')}"
+        f"{duration(case.prefill.measured_s - saving.prefill_s)}"
     )
     return advice(case, "Prefix caching", "prefill", saving, why)
 
@@ -171,33 +158,27 @@ def shorter_prompt(case: Evidence) -> Advice:
     )
     why = (
         f"half the prompt takes {duration(saving.prefill_s)} off prefill and {duration(saving.decode_s)} "
-        f"off decode's KV reads; {share_of(case, 'prefill')}"
+        f"off decode's KV reads"
     )
     return advice(case, "Half the prompt", "prefill", saving, why, kind="workload")
 
 
 def shorter_output(case: Evidence) -> Advice:
     saving = Saving(decode_s=case.decode.measured_s / 2)
-    why = f"half the passes of decode; {share_of(case, 'decode')}"
-    return advice(case, "Half the output", "decode", saving, why, kind="workload")
+    return advice(case, "Half the output", "decode", saving, "half the passes of decode", kind="workload")
 
 
 def more_bandwidth(case: Evidence) -> Advice:
     saving = Saving(*(cost.saved_s(memory_s=cost.memory_s / 2) for cost in (case.prefill, case.decode)))
     side = "memory" if case.decode.memory_s > case.decode.compute_s else "arithmetic"
-    why = f"decode's floor is {side}, and {share_of(case, 'decode')}"
-    if case.decode.mbu < REACHABLE:
-        why += f"; it runs at {percent(case.decode.mbu)} of the bandwidth there is"
+    why = f"{side} binds decode, which uses {percent(case.decode.mbu)} of the bandwidth there is"
     return advice(case, "Twice the memory bandwidth", "decode", saving, why, kind="machine")
 
 
 def more_arithmetic(case: Evidence) -> Advice:
     saving = Saving(*(cost.saved_s(compute_s=cost.compute_s / 2) for cost in (case.prefill, case.decode)))
     binds = "arithmetic" if case.prefill.compute_s >= case.prefill.memory_s else "memory"
-    why = (
-        f"{binds} binds prefill, and {share_of(case, 'prefill')}; "
-        f"a decode pass uses {percent(case.decode.mfu)} of the FLOP/s there are"
-    )
+    why = f"{binds} binds prefill; a decode pass uses {percent(case.decode.mfu)} of the FLOP/s there are"
     return advice(case, "Twice the FLOP/s, as by FP8 arithmetic", "prefill", saving, why, kind="machine")
 
 
@@ -206,7 +187,7 @@ def better_kernels(case: Evidence, phase: Phase) -> Advice:
     saving = max(0.0, cost.measured_s - cost.floor_s / REACHABLE)
     why = (
         f"{phase} takes {duration(cost.measured_s)}, its floor is {duration(cost.floor_s)}: it runs at "
-        f"{percent(cost.attained)} of the floor's speed, and {share_of(case, phase)}"
+        f"{percent(cost.attained)} of the floor's speed"
     )
     change = f"{phase.capitalize()} at {percent(REACHABLE)} of its floor's speed"
     return advice(case, change, phase, Saving(**{f"{phase}_s": saving}), why)
