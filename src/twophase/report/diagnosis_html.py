@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.metadata import version
 from importlib.resources import files
 from string import Template
 
-from twophase import __version__
 from twophase.advise.diagnosis import Advice, DecodeRow, Diagnosis, Phase, PrefillRow, RequestSplit
 from twophase.advise.evidence import batch_series, context_series
 from twophase.advise.units import count, duration, milliseconds, percent, quantity, significant, times
 from twophase.report import charts
+from twophase.report.vega import Spec, svg
 from twophase.report.wording import fit_formula, headline, label, scope, turning_points
 
 DOT, FIT, FLOOR = (
@@ -39,7 +40,7 @@ def page(diagnosis: Diagnosis) -> str:
         prefill_table=prefill_table(diagnosis.prefill),
         decode_table=decode_table(diagnosis.decode),
         notes=notes(diagnosis.notes),
-        version=escape(__version__),
+        version=version("twophase"),
         seconds=duration(diagnosis.seconds),
     )
 
@@ -182,10 +183,10 @@ def figures(diagnosis: Diagnosis) -> Iterable[str]:
         )
 
 
-def figure(title: str, caption: str, key: str, spec: charts.Spec) -> str:
+def figure(title: str, caption: str, key: str, spec: Spec) -> str:
     return (
         f"<figure><figcaption><b>{title}</b><span>{escape(caption)}</span></figcaption>"
-        f'{charts.svg(spec, title)}<p class="key">{key}</p></figure>'
+        f'{svg(spec, title)}<p class="key">{key}</p></figure>'
     )
 
 
