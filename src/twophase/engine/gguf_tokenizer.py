@@ -1,0 +1,128 @@
+"""The tokenizer that a GGUF file carries: SentencePiece's BPE ("llama") or byte-level BPE ("gpt2").
+
+Where readers of such files differ, this one does as Hugging Face transformers does.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer as Library
+
+from twophase.engine.library_codec import LibraryCodec
+from twophase.engine.sentencepiece import SPACE, SentencePieceCodec
+from twophase.engine.text import Codec, Tokenizer
+from twophase.errors import InputError
+from twophase.model.gguf_file import read_gguf
+
+CONTROL, USER_DEFINED = 3, 4  # kinds of tokens that are found whole in the text
+
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_WORD = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
+_REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_LLAMA3 = rf"{_WORD}|\p{{N}}{{1,3}}|{_REST}"
+_QWEN2 = rf"{_WORD}|\p{{N}}|{_REST}"
+_TEKKEN = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+# How text is cut into words before merging, by tokenizer.ggml.pre (names: llama.cpp's llama-vocab.cpp).
+WORDS = {
+    **dict.fromkeys(("default", "gpt-2"), _GPT2),
+    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3"), _LLAMA3),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), _QWEN2),
+    "tekken": _TEKKEN,
+}
+LLAMA3 = {pre for pre, words in WORDS.items() if words == _LLAMA3}
+
+
+def gguf_tokenizer(path: Path) -> Tokenizer:
+    """Build it from the file's own vocabulary. InputError where it has none, or one of another kind."""
+    metadata = read_gguf(path).metadata
+    fields = {key.removeprefix("tokenizer.ggml."): value for key, value in metadata.items()}
+    kind, pre = fields.get("model"), fields.get("pre", "default")
+    if kind is None or "tokens" not in fields:
+        raise InputError(f"{path} has no tokenizer: tokenizer.ggml.model and tokenizer.ggml.tokens are missing")
+    add_bos_by_default = kind == "llama" or pre in LLAMA3  # for files written before there was a flag
+    return Tokenizer(
+        codec=_codec(path, kind, pre, fields, metadata.get("general.architecture", "")),
+        bos_id=fields.get("bos_token_id"),
+        eos_ids=frozenset(
+            fields[key] for key in ("eos_token_id", "eot_token_id", "eom_token_id") if key in fields
+        ),
+        add_bos=bool(fields.get("add_bos_token", add_bos_by_default)),
+    )
+
+
+def _codec(path: Path, kind: str, pre: str, fields: dict[str, Any], architecture: str) -> Codec:
+    if kind == "llama":
+        if "scores" not in fields:
+            raise InputError(f"{path} has no tokenizer.ggml.scores, which its SentencePiece vocabulary needs")
+        return _sentencepiece(fields, gemma=architecture.startswith("gemma"))
+    if kind != "gpt2":
+        raise InputError(f"{path} has a tokenizer of the kind {kind}: llama and gpt2 are known")
+    if pre not in WORDS:
+        raise InputError(f"{path} cuts text by the rule {pre} (tokenizer.ggml.pre): known are {', '.join(WORDS)}")
+    if "merges" not in fields:
+        raise InputError(f"{path} has no tokenizer.ggml.merges, which its byte-level vocabulary needs")
+    return _byte_level(fields, pre)
+
+
+def _marked(fields: dict[str, Any], *kinds: int) -> list[int]:
+    """Ids of the tokens of these kinds."""
+    return [index for index, kind in enumerate(fields.get("token_type", ())) if kind in kinds]
+
+
+def _sentencepiece(fields: dict[str, Any], gemma: bool) -> SentencePieceCodec:
+    tokens, scores = fields["tokens"], [float(score) for score in fields["scores"]]
+    original = tokens
+    if gemma:
+        # The file spells runs of spaces as such where the tokenizer looks for ▁; and tokens merge in
+        # the order in which they stand, which the scores of Gemma's files don't follow.
+        tokens = [SPACE * len(token) if token.isspace() and " " in token else token for token in tokens]
+        scores = [float(-index) for index in range(len(tokens))]
+    named = {fields[key] for key in ("bos_token_id", "eos_token_id", "unknown_token_id", "padding_token_id") if key in fields}
+    control = named | set(_marked(fields, CONTROL))
+    known = set(tokens)
+    added = {original[index] for index in control | set(_marked(fields, USER_DEFINED))}
+    return SentencePieceCodec(
+        tokens,
+        scores,
+        added=frozenset(added & known),
+        control=frozenset(control),
+        unknown_id=fields.get("unknown_token_id"),
+        prefix=bool(fields.get("add_space_prefix", not gemma)),
+    )
+
+
+def _byte_level(fields: dict[str, Any], pre: str) -> LibraryCodec:
+    alphabet = _alphabet()
+    spelled = set(alphabet.values())
+    control, user_defined = _marked(fields, CONTROL), _marked(fields, USER_DEFINED)
+    whole = {*control, *user_defined}
+    vocabulary = {
+        token if index in whole or spelled.issuperset(token) else "".join(alphabet[byte] for byte in token.encode()): index
+        for index, token in enumerate(fields["tokens"])
+    }
+    merges = [tuple(merge.split(" ", 1)) for merge in fields["merges"]]
+    # Llama 3 takes a word that is in the vocabulary whole, even where no merges lead to it.
+    library = Library(models.BPE(vocabulary, merges, ignore_merges=pre in LLAMA3))
+    library.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(WORDS[pre]), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    library.decoder = decoders.ByteLevel()
+    tokens = fields["tokens"]
+    library.add_special_tokens([AddedToken(tokens[index], normalized=False) for index in control])
+    library.add_tokens([AddedToken(tokens[index], normalized=False) for index in user_defined])
+    return LibraryCodec(library)
+
+
+def _alphabet() -> dict[int, str]:
+    """GPT-2's letter for each byte: itself where it prints, else one from U+0100 on."""
+    prints = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    hidden = [byte for byte in range(0x100) if byte not in prints]
+    return {byte: chr(byte) for byte in prints} | {byte: chr(0x100 + at) for at, byte in enumerate(hidden)}
