@@ -17,7 +17,7 @@ from twophase.scheduler.request import Outcome
 class Executor:
     """Holds the token ids of every sequence that was begun and not ended, and the KV cache.
 
-    `positions` is the longest sequence that it will be given, `blocks` the KV pool that a scheduler hands out.
+    `positions`: the longest sequence that it will be given; `blocks`: the KV pool that a scheduler hands out.
     """
 
     def __init__(

@@ -56,9 +56,8 @@ def new_pool(spec: ModelSpec, blocks: int, compute: str, positions: int) -> KVPo
 
 def rotary_tables(rope: Rope, dim: int, positions: int) -> tuple[Array, Array]:
     """cos and sin, [positions, dim / 2], in float32 all through, as the reference implementations do."""
-    frequency = (1.0 / rope.theta ** (np.arange(0, dim, 2, dtype=np.float32) / np.float32(dim))).astype(
-        np.float32
-    )
+    exponents = np.arange(0, dim, 2, dtype=np.float32) / np.float32(dim)
+    frequency = (1.0 / rope.theta**exponents).astype(np.float32)
     if rope.scaling == "linear":
         frequency /= np.float32(rope.factor)
     elif rope.scaling == "llama3":  # long wavelengths are stretched, short ones kept, with a ramp between

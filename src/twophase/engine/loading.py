@@ -67,6 +67,7 @@ def _load_layer(source: Tensors, at: str, layer: Layer, spec: ModelSpec, packer:
     o = source.tensor(at + "o")
     o = _pad(np.ascontiguousarray(o.T), attention.heads, width).T
     bias = [vector(f"{name}_bias", heads, width, attention.qkv_bias) for name, heads in counts.items()]
+    gate_up = [_pad(source.tensor(at + name), 1, d_ff) for name in ("gate", "up")]
     gate_up_bias = [vector(f"{name}_bias", 1, d_ff, mlp.bias) for name in ("gate", "up")]
     return LayerWeights(
         attention_norm=vector("attention_norm", 1, d, True),
@@ -78,9 +79,7 @@ def _load_layer(source: Tensors, at: str, layer: Layer, spec: ModelSpec, packer:
         o_bias=vector("o_bias", 1, d, attention.out_bias),
         attention_post_norm=vector("attention_post_norm", 1, d, spec.sandwich_norms),
         mlp_norm=vector("mlp_norm", 1, d, True),
-        gate_up=packer.pack(
-            [_pad(source.tensor(at + name), 1, d_ff) for name in ("gate", "up")], 2 * d_ff, d
-        ),
+        gate_up=packer.pack(gate_up, 2 * d_ff, d),
         gate_up_bias=np.concatenate(gate_up_bias),
         down=packer.pack([source.tensor(at + "down")], spec.d_model, d_ff),
         down_bias=vector("down_bias", 1, d, mlp.bias),

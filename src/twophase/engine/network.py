@@ -24,7 +24,7 @@ ENDLESS = 1 << 30  # a window that nothing outgrows
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """Matrices in panels, heads padded to whole lanes; norms and biases padded float32, empty where absent."""
+    """Matrices in panels, heads padded to whole lanes; norms and biases float32, empty where absent."""
 
     attention_norm: Array
     qkv: Array
@@ -73,12 +73,12 @@ def forward(network: Network, pool: KVPool, batch: Batch, threads: int) -> Array
         heads, kv_heads = attention.heads, attention.kv_heads
         linear(x, weights.qkv, weights.qkv_bias, qkv, threads)
         position_and_cache(
-            qkv, heads, kv_heads, attention.head_dim, weights.q_norm, weights.k_norm, eps, cache.cosines, cache.sines,
-            batch.positions, batch.slots, cache.k, cache.v, threads,
+            qkv, heads, kv_heads, attention.head_dim, weights.q_norm, weights.k_norm, eps,
+            cache.cosines, cache.sines, batch.positions, batch.slots, cache.k, cache.v, threads,
         )  # fmt: skip
         attend(
-            qkv, heads, kv_heads, np.float32(attention.scale), attention.window or ENDLESS, batch.items(heads, kv_heads),
-            batch.tables, cache.k, cache.v, attended, threads,
+            qkv, heads, kv_heads, np.float32(attention.scale), attention.window or ENDLESS,
+            batch.items(heads, kv_heads), batch.tables, cache.k, cache.v, attended, threads,
         )  # fmt: skip
         linear(attended, weights.o, weights.o_bias, y, threads)
         add_norm(h, y, weights.attention_post_norm, weights.mlp_norm, spec.d_model, eps, x, threads)

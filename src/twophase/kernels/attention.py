@@ -79,57 +79,38 @@ def gather_values(v_pool: Any, blocks: Any, kv_heads: int, head: int, width: int
 
 
 @kernel()
-def attend_group(
-    q: Any,
-    first_row: int,
-    rows: int,
-    width: int,
-    first: int,
-    newest: int,
-    k_pool: Any,
-    v_pool: Any,
-    values: Any,
-    blocks: Any,
-    kv_heads: int,
-    head: int,
-    scores: Any,
-    weights: Any,
-    part: Any,
-) -> None:
-    """Scores of a tile of rows against blocks first..newest of a group, then the weighted values of each row.
+def score(
+    q: Any, q_at: int, rows: int, width: int, k_pool: Any, blocks: Any, kv_heads: int, head: int, first: int,
+    newest: int, scores: Any,
+) -> None:  # fmt: skip
+    """scores [rows, 128] of a tile of rows against blocks first..newest of a group."""
+    for block in range(first, newest + 1):
+        at = (blocks[block] * kv_heads + head) * width * BLOCK_SIZE
+        tile(rows, width, k_pool, (at,), q, q_at, width, scores, block * BLOCK_SIZE, GROUP, 0)
 
-    Called twice a group: with `weights` empty for the scores, and with `scores` empty for the values.
-    """
-    size = width * BLOCK_SIZE
-    if not weights.size:
-        for block in range(first, newest + 1):
-            at = (blocks[block] * kv_heads + head) * size
-            tile(
-                rows, width, k_pool, (at,), q, first_row * width, width, scores, block * BLOCK_SIZE, GROUP, 0
-            )
-        return
-    x_at, y_at, tokens = first * BLOCK_SIZE, first_row * width, (newest + 1 - first) * BLOCK_SIZE
+
+@kernel()
+def sum_values(
+    weights: Any, rows: int, width: int, v_pool: Any, blocks: Any, kv_heads: int, head: int, first: int,
+    newest: int, part: Any, part_at: int,
+) -> None:  # fmt: skip
+    """part [rows, width] = weights [rows, 128] · values of blocks first..newest, block by block."""
     for d in range(0, width, LANES):
-        if values.size:
-            at = d * GROUP + first * LANES * BLOCK_SIZE
-            tile(rows, tokens, values, (at,), weights, x_at, GROUP, part, y_at + d, width, 0)
-        else:
-            for block in range(first, newest + 1):
-                at = (blocks[block] * kv_heads + head) * size + d * BLOCK_SIZE
-                more = 1 if block > first else 0
-                tile(
-                    rows,
-                    BLOCK_SIZE,
-                    v_pool,
-                    (at,),
-                    weights,
-                    block * BLOCK_SIZE,
-                    GROUP,
-                    part,
-                    y_at + d,
-                    width,
-                    more,
-                )
+        for block in range(first, newest + 1):
+            at = (blocks[block] * kv_heads + head) * width * BLOCK_SIZE + d * BLOCK_SIZE
+            x_at, more = block * BLOCK_SIZE, 1 if block > first else 0
+            tile(rows, BLOCK_SIZE, v_pool, (at,), weights, x_at, GROUP, part, part_at + d, width, more)
+
+
+@kernel()
+def sum_gathered(
+    weights: Any, rows: int, width: int, values: Any, first: int, newest: int, part: Any, part_at: int
+) -> None:
+    """The same sums in the same order, from gathered values."""
+    tokens = (newest + 1 - first) * BLOCK_SIZE
+    for d in range(0, width, LANES):
+        at = d * GROUP + first * LANES * BLOCK_SIZE
+        tile(rows, tokens, values, (at,), weights, first * BLOCK_SIZE, GROUP, part, part_at + d, width, 0)
 
 
 @kernel()
@@ -153,7 +134,6 @@ def attend_rows(
     state: Any,
 ) -> None:
     """Query rows of one span and KV head, from the token at `position` on, against all keys that they see."""
-    none_f, none_w, none_v = scores[:0], weights[:0], values[:0]
     most = max_rows(k_pool, q)
     for row in range(rows):
         state[row, MAX], state[row, SUM] = NEVER, 0
@@ -174,45 +154,16 @@ def attend_rows(
             if last < 0 or first > last:
                 continue
             b0, b1 = first // BLOCK_SIZE, last // BLOCK_SIZE
-            attend_group(
-                q,
-                row,
-                count,
-                width,
-                b0,
-                b1,
-                k_pool,
-                v_pool,
-                none_v,
-                blocks,
-                kv_heads,
-                head,
-                scores,
-                none_w,
-                part,
-            )
+            at, end = row * width, (b1 + 1) * BLOCK_SIZE
+            score(q, at, count, width, k_pool, blocks, kv_heads, head, b0, b1, scores)
             for r in range(count):
                 token = position + (row + r) // share - start
-                end = (b1 + 1) * BLOCK_SIZE
-                weigh(scores, r * GROUP, max(token - window + 1, 0), token, end, weights, state, row + r)
-            group_values = values if gathered else none_v
-            attend_group(
-                q,
-                row,
-                count,
-                width,
-                b0,
-                b1,
-                k_pool,
-                v_pool,
-                group_values,
-                blocks,
-                kv_heads,
-                head,
-                none_f,
-                weights,
-                part,
-            )
+                oldest = max(token - window + 1, 0)
+                weigh(scores, r * GROUP, oldest, token, end, weights, state, row + r)
+            if gathered:
+                sum_gathered(weights, count, width, values, b0, b1, part, at)
+            else:
+                sum_values(weights, count, width, v_pool, blocks, kv_heads, head, b0, b1, part, at)
             for r in range(row, row + count):
                 if state[r, GROUP_SUM] > 0:
                     merge(part, out, r * width, width, state, r)
@@ -277,8 +228,8 @@ def attend(
     """x = attention of every query row, heads side by side.
 
     qkv: float32 [rows, (heads + 2·kv_heads)·width], positioned; window: tokens that a row sees, itself
-    included; items: [n, 4] of (span, its first token's row, tokens, position of the first), with tokens at most
-    max(1, QUERY_ROWS · kv_heads // heads); tables: [spans, blocks]; x: [rows, heads·width].
+    included; items: [n, 4] of (span, its first token's row, tokens, position of the first), with at most
+    max(1, QUERY_ROWS · kv_heads // heads) tokens; tables: [spans, blocks]; x: [rows, heads·width].
     """
     for thread in prange(threads):
         attend_share(thread, qkv, heads, kv_heads, scale, window, items, tables, k_pool, v_pool, x, threads)

@@ -9,6 +9,10 @@ from typing import Any
 
 import numba
 import numba.core.config
+import numba.extending
+
+# Numba's own annotation counts the typing context among a call's arguments.
+intrinsic: Callable[..., Any] = numba.extending.intrinsic
 
 
 def cache_folder() -> Path:
@@ -30,13 +34,13 @@ def kernel(*, parallel: bool = False) -> Callable[[Callable[..., Any]], Any]:
     """
 
     def compiled(function: Callable[..., Any]) -> Any:
-        elsewhere = numba.core.config.CACHE_DIR
-        numba.core.config.CACHE_DIR = str(cache_folder())
+        config: Any = numba.core.config
+        elsewhere, config.CACHE_DIR = config.CACHE_DIR, str(cache_folder())
         try:
             return numba.njit(
                 function, parallel=parallel, nogil=True, boundscheck=False, error_model="numpy", cache=True
             )
         finally:
-            numba.core.config.CACHE_DIR = elsewhere
+            config.CACHE_DIR = elsewhere
 
     return compiled

@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import prange, types
-from numba.extending import intrinsic
 
-from twophase.kernels.compiling import kernel
+from twophase.kernels.compiling import intrinsic, kernel
 from twophase.kernels.lanes import I8, I32, I32S, I64, LANES, array_address, call, constant, integers
 from twophase.kernels.tile import BF16S, PANELS, REGISTERS, REGISTERS_A_VECTOR, Operands, max_rows, tile
 
@@ -62,9 +61,7 @@ def multiply_in_registers(typingctx, w, x, repeats):  # type: ignore[no-untyped-
     operands = Operands(w.dtype, x.dtype)
 
     def generate(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        start = integers(0x3F803F80)  # 1.0, in bf16 pairs
-        as_type = BF16S if operands.dot else None
-        one = b.bitcast(start, BF16S) if as_type else constant(0.5)
+        one = b.bitcast(integers(0x3F803F80), BF16S) if operands.dot else constant(0.5)
         before, body, after = b.block, b.append_basic_block("multiply"), b.append_basic_block("done")
         b.branch(body)
         b.position_at_end(body)

@@ -15,8 +15,8 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
+from twophase.kernels.compiling import intrinsic
 from twophase.kernels.lanes import (
     F32,
     F32S,
@@ -115,7 +115,7 @@ class Operands:
 
 
 def tile_function(module: ir.Module, operands: Operands, rows: int, panels: int) -> ir.Function:
-    """Emit f(steps, x, x row bytes, y, y row bytes, accumulate, w of each panel ...) for one shape of tile."""
+    """Emit f(steps, x, x row bytes, y, y row bytes, accumulate, w of each panel ...) for a shape of tile."""
     name = f"twophase_tile_{operands.name}_{rows}x{panels}"
     if name in module.globals:
         return module.globals[name]

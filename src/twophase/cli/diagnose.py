@@ -1,0 +1,71 @@
+"""twophase diagnose: where the time of a real request goes on this machine, and what would help."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twophase.cli.options import (
+    ComputeOption,
+    JsonOption,
+    LoadOption,
+    ModelArgument,
+    ThreadsOption,
+    positive,
+    request_of,
+    threads_of,
+)
+
+
+def diagnose(
+    model: ModelArgument = None,
+    *,
+    load: LoadOption = None,
+    compute: ComputeOption = "bf16",
+    request: Annotated[
+        str, typer.Option(metavar="IN:OUT", help="The reference request, in tokens.")
+    ] = "2000:500",
+    budget: Annotated[float, typer.Option(metavar="SECONDS", help="About how long to measure.")] = 60.0,
+    threads: ThreadsOption = None,
+    html: Annotated[Path | None, typer.Option(metavar="PATH", help="Write a page with charts, too.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Measure prefill and decode of a model in our own engine, beside this machine's roofs, and judge.
+
+    Without MODEL: the embedded default, Gemma 3 270M.
+    """
+    prompt_tokens, output_tokens = request_of(request)
+    positive("--budget", budget)
+    from twophase.cli.engine import engine_room
+    from twophase.cli.progress import progress_bar
+
+    with engine_room():
+        from twophase.diagnose import diagnose as run
+        from twophase.engine.open import open_model
+
+    with progress_bar() as report:
+        opened = open_model(model, load, compute, lambda share: report("loading weights", share))
+        diagnosis = run(
+            opened,
+            budget_s=budget,
+            prompt_tokens=prompt_tokens,
+            output_tokens=output_tokens,
+            threads=threads_of(threads),
+            report=report,
+        )
+    if html is not None:
+        from twophase.report.diagnosis_html import page
+
+        html.write_text(page(diagnosis), encoding="utf-8")
+    if json:
+        from twophase.report.diagnosis_json import to_json
+
+        print(to_json(diagnosis))
+    else:
+        from rich.console import Console
+
+        from twophase.report.diagnosis_text import render
+
+        render(diagnosis, Console())
+        if html is not None:
+            print(f"\nThe page: {html}")

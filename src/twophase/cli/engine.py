@@ -1,0 +1,19 @@
+"""What a verb says where the engine's dependencies are not installed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from twophase.errors import InputError
+
+ENGINE = {"numba", "llvmlite", "gguf", "safetensors", "tokenizers", "psutil"}
+
+
+@contextmanager
+def engine_room() -> Iterator[None]:
+    """Imports within need the engine's extra; InputError says how to get it."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").split(".")[0] not in ENGINE:
+            raise
+        raise InputError(f"the engine needs {missing.name}: pip install 'twophase[engine]'") from missing

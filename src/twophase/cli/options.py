@@ -1,0 +1,50 @@
+"""Options that several verbs share, and how their values are read."""
+
+import os
+from typing import Annotated, Literal
+
+import typer
+
+from twophase.errors import InputError
+
+Load = Literal["real", "random"]
+Compute = Literal["bf16", "float32"]
+
+ModelArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[MODEL]",
+        help="A Hugging Face directory, a GGUF file, or a catalogue name.",
+        show_default=False,
+    ),
+]
+LoadOption = Annotated[
+    Load | None, typer.Option(help="Real weights, or random ones of the same shapes.", show_default="real")
+]
+ComputeOption = Annotated[Compute, typer.Option(help="The engine's compute type.")]
+ThreadsOption = Annotated[int | None, typer.Option(help="Processor cores to use.", show_default="all")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
+
+
+def threads_of(threads: int | None) -> int:
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if threads is None:
+        return available
+    if not 1 <= threads <= available:
+        raise InputError(f"--threads {threads}: this machine offers 1 to {available}")
+    return threads
+
+
+def request_of(text: str) -> tuple[int, int]:
+    """IN:OUT, two positive counts of tokens."""
+    prompt, colon, output = text.partition(":")
+    if not (colon and prompt.isdecimal() and output.isdecimal() and int(prompt) and int(output)):
+        raise InputError(
+            f"--request {text}: give prompt and output tokens as IN:OUT, both at least 1, like 2000:500"
+        )
+    return int(prompt), int(output)
+
+
+def positive(option: str, value: float) -> None:
+    if not value > 0:
+        raise InputError(f"{option} {value:g}: must be greater than zero")
