@@ -43,7 +43,9 @@ def gguf_tokenizer(path: Path) -> Tokenizer:
     fields = {key.removeprefix("tokenizer.ggml."): value for key, value in metadata.items()}
     kind, pre = fields.get("model"), fields.get("pre", "default")
     if kind is None or "tokens" not in fields:
-        raise InputError(f"{path} has no tokenizer: tokenizer.ggml.model and tokenizer.ggml.tokens are missing")
+        raise InputError(
+            f"{path} has no tokenizer: tokenizer.ggml.model and tokenizer.ggml.tokens are missing"
+        )
     add_bos_by_default = kind == "llama" or pre in LLAMA3  # for files written before there was a flag
     return Tokenizer(
         codec=_codec(path, kind, pre, fields, metadata.get("general.architecture", "")),
@@ -63,7 +65,9 @@ def _codec(path: Path, kind: str, pre: str, fields: dict[str, Any], architecture
     if kind != "gpt2":
         raise InputError(f"{path} has a tokenizer of the kind {kind}: llama and gpt2 are known")
     if pre not in WORDS:
-        raise InputError(f"{path} cuts text by the rule {pre} (tokenizer.ggml.pre): known are {', '.join(WORDS)}")
+        raise InputError(
+            f"{path} cuts text by the rule {pre} (tokenizer.ggml.pre): known are {', '.join(WORDS)}"
+        )
     if "merges" not in fields:
         raise InputError(f"{path} has no tokenizer.ggml.merges, which its byte-level vocabulary needs")
     return _byte_level(fields, pre)
@@ -82,7 +86,11 @@ def _sentencepiece(fields: dict[str, Any], gemma: bool) -> SentencePieceCodec:
         # the order in which they stand, which the scores of Gemma's files don't follow.
         tokens = [SPACE * len(token) if token.isspace() and " " in token else token for token in tokens]
         scores = [float(-index) for index in range(len(tokens))]
-    named = {fields[key] for key in ("bos_token_id", "eos_token_id", "unknown_token_id", "padding_token_id") if key in fields}
+    named = {
+        fields[key]
+        for key in ("bos_token_id", "eos_token_id", "unknown_token_id", "padding_token_id")
+        if key in fields
+    }
     control = named | set(_marked(fields, CONTROL))
     known = set(tokens)
     added = {original[index] for index in control | set(_marked(fields, USER_DEFINED))}
@@ -102,7 +110,9 @@ def _byte_level(fields: dict[str, Any], pre: str) -> LibraryCodec:
     control, user_defined = _marked(fields, CONTROL), _marked(fields, USER_DEFINED)
     whole = {*control, *user_defined}
     vocabulary = {
-        token if index in whole or spelled.issuperset(token) else "".join(alphabet[byte] for byte in token.encode()): index
+        token
+        if index in whole or spelled.issuperset(token)
+        else "".join(alphabet[byte] for byte in token.encode()): index
         for index, token in enumerate(fields["tokens"])
     }
     merges = [tuple(merge.split(" ", 1)) for merge in fields["merges"]]

@@ -12,9 +12,9 @@ from twophase.errors import InputError
 
 
 def hf_tokenizer(directory: Path) -> Tokenizer:
-    """Ends of text: as generation_config.json, config.json or tokenizer_config.json says, the first that does.
+    """What ends a text: the first of generation_config, config and tokenizer_config.json that says so.
 
-    BOS: as tokenizer_config.json says, else as tokenizer.json itself treats an empty text.
+    Whether BOS begins it: as tokenizer_config.json says, else as tokenizer.json does with an empty text.
     """
     path = directory / "tokenizer.json"
     if not path.exists():

@@ -12,7 +12,7 @@ SPACE = "▁"
 CACHED_WORDS = 1 << 16
 BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 
-Candidate = tuple[float, int, int, int, str, str]
+Candidate = tuple[float, int, int, int, int, str, str]
 
 
 class SentencePieceCodec:
@@ -152,7 +152,9 @@ def _escaped(characters: Iterable[str]) -> str:
 
 def _inner_spaces(token: str) -> list[int]:
     """Where a ▁ stands behind another character."""
-    return [at for at in range(1, len(token)) if token[at] == SPACE != token[at - 1]] if SPACE in token else []
+    return (
+        [at for at in range(1, len(token)) if token[at] == SPACE != token[at - 1]] if SPACE in token else []
+    )
 
 
 def _decode_bytes(run: bytearray) -> str:

@@ -36,7 +36,9 @@ class Tokenizer:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise InputError(f"the text is not valid Unicode: it has {error.object[error.start]!a} in it") from None
+            raise InputError(
+                f"the text is not valid Unicode: it has {error.object[error.start]!a} in it"
+            ) from None
         bos = [self.bos_id] if add_bos and self.add_bos and self.bos_id is not None else []
         return bos + self.codec.encode(text)
 
@@ -69,6 +71,6 @@ class Tokenizer:
 
 
 def _whole(text: str) -> str:
-    """Without an incomplete character at the end, which decodes to �; a long run of those is no such thing."""
+    """Without a character still incomplete at the end, which decodes to �; a long run of � isn't one."""
     whole = text.rstrip(REPLACEMENT)
     return whole if len(text) - len(whole) <= LONGEST_OPEN else text
