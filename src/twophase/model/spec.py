@@ -31,12 +31,15 @@ class Attention:
     qk_norm: bool = False  # RMS norm over each head's query and key
 
 
+Activation = Literal["silu", "gelu_tanh", "gelu"]
+
+
 @dataclass(frozen=True, slots=True)
 class MLP:
     """A gated feed-forward block: down(activation(gate(x)) * up(x))."""
 
     d_ff: int
-    activation: Literal["silu", "gelu_tanh"]
+    activation: Activation
     bias: bool = False
 
 

@@ -1,0 +1,128 @@
+"""ModelSpec from a GGUF file's header. Keys: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twophase.errors import InputError
+from twophase.model.gguf_file import GGUFFile, read_gguf
+from twophase.model.spec import MLP, Attention, Layer, ModelSpec, Rope
+
+FAMILIES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma3": "gemma3_text"}
+GEMMA_LOCAL_LAYERS = 5  # then a global one
+GEMMA_LOCAL_THETA = 10_000.0
+
+
+def read_gguf_spec(path: Path) -> ModelSpec:
+    """InputError where the file is damaged, or its architecture or a needed key is not known."""
+    return spec_from_gguf(read_gguf(path))
+
+
+def spec_from_gguf(file: GGUFFile) -> ModelSpec:
+    architecture = file.metadata.get("general.architecture")
+    if architecture not in FAMILIES:
+        known = ", ".join(FAMILIES)
+        raise InputError(f"{file.path}: architecture {architecture!r} is not known here; known are {known}")
+    header = Header(file, str(architecture))
+    gemma = architecture == "gemma3"
+    d_model, heads = header.count("embedding_length"), header.count("attention.head_count")
+    kv_heads = header.count("attention.head_count_kv", heads)
+    head_dim = header.count("attention.key_length", d_model // heads)
+    if heads % kv_heads or head_dim % 2:
+        raise InputError(f"{file.path}: {heads} heads of {head_dim} over {kv_heads} key-value heads can't be")
+    layers = header.count("block_count")
+    kinds = [gemma and (i + 1) % (GEMMA_LOCAL_LAYERS + 1) != 0 for i in range(layers)]
+    mlp = MLP(header.count("feed_forward_length"), "gelu_tanh" if gemma else "silu")
+
+    def attention(slides: bool) -> Attention:
+        return Attention(
+            heads=heads,
+            kv_heads=kv_heads,
+            head_dim=head_dim,
+            scale=_scale(gemma, layers, d_model, heads, head_dim),
+            rope=Rope(GEMMA_LOCAL_THETA) if slides else header.rope(),
+            window=header.count("attention.sliding_window") if slides else None,
+            qkv_bias="blk.0.attn_q.bias" in file.tensors,
+            out_bias="blk.0.attn_output.bias" in file.tensors,
+            qk_norm="blk.0.attn_q_norm.weight" in file.tensors,
+        )
+
+    return ModelSpec(
+        name=str(file.metadata.get("general.name") or file.path.stem),
+        family=FAMILIES[str(architecture)],
+        vocab_size=header.vocabulary(),
+        d_model=d_model,
+        layers=tuple(Layer(attention(slides), mlp) for slides in kinds),
+        context_length=header.count("context_length"),
+        tied_embeddings="output.weight" not in file.tensors,
+        norm_eps=header.number("attention.layer_norm_rms_epsilon"),
+        sandwich_norms=gemma,
+        embedding_scale=math.sqrt(d_model) if gemma else 1.0,
+    )
+
+
+def _scale(gemma: bool, layers: int, d_model: int, heads: int, head_dim: int) -> float:
+    """1/sqrt(head_dim), but for Gemma 3 27B, whose query_pre_attn_scalar the header does not hold."""
+    if gemma and layers == 62:
+        return float((d_model // heads) ** -0.5)
+    return float(head_dim**-0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """An architecture's own keys, checked."""
+
+    file: GGUFFile
+    architecture: str
+
+    def count(self, key: str, otherwise: int | None = None) -> int:
+        value = self._value(key, otherwise)
+        if isinstance(value, np.ndarray | list):
+            value = self._same(key, list(value))
+        if not isinstance(value, int | np.integer) or value < 1:
+            raise InputError(f"{self._name(key)} is {value!r}; it must be a whole number of at least 1")
+        return int(value)
+
+    def number(self, key: str, otherwise: float | None = None) -> float:
+        value = self._value(key, otherwise)
+        if not isinstance(value, int | float) or not value > 0:
+            raise InputError(f"{self._name(key)} is {value!r}; it must be a number above zero")
+        # Stored as float32: the shortest decimal that reads back as it is what was meant.
+        return float(str(np.float32(value)))
+
+    def rope(self) -> Rope:
+        theta = self.number("rope.freq_base", 10_000.0)
+        kind = self.file.metadata.get(f"{self.architecture}.rope.scaling.type", "none")
+        if "rope_freqs.weight" in self.file.tensors:
+            raise InputError(
+                f"{self.file.path} stretches its rotary embedding by a table (rope_freqs.weight), which is "
+                "not read yet: take the model's Hugging Face directory"
+            )
+        if kind == "none":
+            return Rope(theta)
+        if kind == "linear":
+            return Rope(theta, "linear", self.number("rope.scaling.factor"))
+        raise InputError(f"{self.file.path}: rope scaling {kind!r} is not known; known are none and linear")
+
+    def vocabulary(self) -> int:
+        tensor = self.file.tensors.get("token_embd.weight")
+        if tensor is None:
+            raise InputError(f"{self.file.path} has no tensor token_embd.weight")
+        return tensor.shape[0]
+
+    def _value(self, key: str, otherwise: Any) -> Any:
+        value = self.file.metadata.get(f"{self.architecture}.{key}", otherwise)
+        if value is None:
+            raise InputError(f"{self._name(key)} is missing")
+        return value
+
+    def _same(self, key: str, values: list[int]) -> int:
+        if len(set(values)) != 1:
+            raise InputError(f"{self._name(key)} differs from layer to layer, which is not known here")
+        return values[0]
+
+    def _name(self, key: str) -> str:
+        return f"{self.file.path}: {self.architecture}.{key}"

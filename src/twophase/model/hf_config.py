@@ -1,0 +1,215 @@
+"""ModelSpec from a Hugging Face config.json, or from the same keys in the catalogue."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from twophase.errors import InputError
+from twophase.model.spec import MLP, Activation, Attention, Layer, ModelSpec, Rope
+
+Config = Mapping[str, Any]
+
+# What each config class assumes where the file is silent (transformers 5.24, configuration_*.py).
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "llama": {"max_position_embeddings": 2048},
+    "mistral": {"max_position_embeddings": 131072, "sliding_window": 4096, "num_key_value_heads": 8},
+    "qwen2": {"max_position_embeddings": 32768, "sliding_window": 4096, "max_window_layers": 28},
+    "qwen3": {
+        "max_position_embeddings": 32768,
+        "sliding_window": 4096,
+        "max_window_layers": 28,
+        "head_dim": 128,
+    },
+    "gemma3_text": {
+        "vocab_size": 262208,
+        "hidden_size": 2304,
+        "intermediate_size": 9216,
+        "num_hidden_layers": 26,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "max_position_embeddings": 131072,
+        "query_pre_attn_scalar": 256,
+        "sliding_window": 4096,
+        "sliding_window_pattern": 6,
+        "tie_word_embeddings": True,
+        "rope_theta": 1_000_000.0,
+        "rope_local_base_freq": 10_000.0,
+        "hidden_act": "gelu_pytorch_tanh",
+    },
+}
+ACTIVATIONS: dict[str, Activation] = {
+    "silu": "silu",
+    "swish": "silu",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
+    "gelu": "gelu",
+}
+SLIDING, FULL = "sliding_attention", "full_attention"
+
+
+def read_hf_config(path: Path) -> ModelSpec:
+    """`path`: a config.json, or the directory that holds it. InputError names what is missing or unknown."""
+    file = path / "config.json" if path.is_dir() else path
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{file} does not exist") from None
+    except OSError as error:
+        raise InputError(f"{file} can't be read: {error.strerror}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} is not JSON, or is cut off: {error}") from None
+    if not isinstance(config, dict):
+        raise InputError(f"{file} is not a model's config: it holds no JSON object")
+    name = file.parent.name if file.name == "config.json" else file.stem
+    return spec_from_config(config, name, str(file))
+
+
+def spec_from_config(config: Config, name: str, where: str) -> ModelSpec:
+    """`where`: how error messages call the config."""
+    model_type = config.get("model_type")
+    if model_type == "gemma3":
+        text = config.get("text_config")
+        if not isinstance(text, dict):
+            raise InputError(f"{where} has no text_config, which a gemma3 model needs")
+        config = {**text, "model_type": "gemma3_text"}
+        model_type = "gemma3_text"
+    if model_type is None:
+        raise InputError(f"{where} has no model_type")
+    if model_type not in DEFAULTS:
+        known = ", ".join(sorted([*DEFAULTS, "gemma3"]))
+        raise InputError(f"{where}: architecture {model_type!r} is not known here; known are {known}")
+    keys = Keys(config, DEFAULTS[model_type], where)
+    layers = keys.count("num_hidden_layers")
+    gemma = model_type == "gemma3_text"
+    d_model = keys.count("hidden_size")
+    return ModelSpec(
+        name=name,
+        family=model_type,
+        vocab_size=keys.count("vocab_size"),
+        d_model=d_model,
+        layers=tuple(_layer(keys, model_type, kind) for kind in _layer_kinds(keys, model_type, layers)),
+        context_length=keys.count("max_position_embeddings"),
+        tied_embeddings=bool(keys.get("tie_word_embeddings", False)),
+        norm_eps=keys.number("rms_norm_eps", 1e-6),
+        sandwich_norms=gemma,
+        embedding_scale=math.sqrt(d_model) if gemma else 1.0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """A config's values, checked, with its class's defaults behind them."""
+
+    config: Config
+    defaults: Config
+    where: str
+
+    def get(self, key: str, otherwise: Any = None) -> Any:
+        """The value; null counts as absent."""
+        value = self.config.get(key)
+        if value is None:
+            value = self.defaults.get(key)
+        return otherwise if value is None else value
+
+    def count(self, key: str, otherwise: int | None = None) -> int:
+        value = self.get(key, otherwise)
+        if value is None:
+            raise InputError(f"{self.where} has no {key}")
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise InputError(f"{self.where}: {key} is {value!r}; it must be a whole number of at least 1")
+        return value
+
+    def number(self, key: str, otherwise: float | None = None) -> float:
+        value = self.get(key, otherwise)
+        if value is None:
+            raise InputError(f"{self.where} has no {key}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise InputError(f"{self.where}: {key} is {value!r}; it must be a number above zero")
+        return float(value)
+
+
+def _layer_kinds(keys: Keys, model_type: str, layers: int) -> list[str]:
+    """Which layers slide: said layer by layer, by a pattern, or by a switch."""
+    kinds = keys.get("layer_types")
+    if kinds is not None:
+        if not isinstance(kinds, list) or len(kinds) != layers or not set(kinds) <= {SLIDING, FULL}:
+            raise InputError(f"{keys.where}: layer_types must name {layers} layers, each {SLIDING} or {FULL}")
+        return list(kinds)
+    if model_type == "gemma3_text":
+        pattern = keys.count("_sliding_window_pattern", keys.count("sliding_window_pattern"))
+        return [FULL if (i + 1) % pattern == 0 else SLIDING for i in range(layers)]
+    if model_type == "mistral":
+        slides = keys.config.get("sliding_window", keys.defaults["sliding_window"])
+        return [SLIDING if slides else FULL] * layers
+    if model_type in ("qwen2", "qwen3") and keys.get("use_sliding_window", False):
+        first = keys.get("max_window_layers", layers)
+        return [SLIDING if i >= first else FULL for i in range(layers)]
+    return [FULL] * layers
+
+
+def _layer(keys: Keys, model_type: str, kind: str) -> Layer:
+    heads = keys.count("num_attention_heads")
+    kv_heads = keys.count("num_key_value_heads", heads)
+    if heads % kv_heads:
+        raise InputError(
+            f"{keys.where}: {heads} attention heads can't share {kv_heads} key-value heads evenly"
+        )
+    head_dim = keys.count("head_dim", keys.count("hidden_size") // heads)
+    if head_dim % 2:
+        raise InputError(f"{keys.where}: head_dim is {head_dim}; rotary embeddings need an even one")
+    # Qwen2 always has biases on queries, keys and values, and Mistral never; neither reads the key.
+    bias = model_type not in ("mistral", "qwen2") and bool(keys.get("attention_bias", False))
+    attention = Attention(
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        scale=keys.number("query_pre_attn_scalar", head_dim) ** -0.5,
+        rope=_rope(keys, model_type, kind),
+        window=keys.count("sliding_window") if kind == SLIDING else None,
+        qkv_bias=bias or model_type == "qwen2",
+        out_bias=bias,
+        qk_norm=model_type in ("qwen3", "gemma3_text"),
+    )
+    activation = keys.get("hidden_activation") or keys.get("hidden_act", "silu")
+    if activation not in ACTIVATIONS:
+        raise InputError(
+            f"{keys.where}: activation {activation!r} is not known; known are {', '.join(ACTIVATIONS)}"
+        )
+    mlp_bias = model_type == "llama" and bool(keys.get("mlp_bias", False))
+    mlp = MLP(keys.count("intermediate_size"), ACTIVATIONS[activation], mlp_bias)
+    return Layer(attention, mlp)
+
+
+def _rope(keys: Keys, model_type: str, kind: str) -> Rope:
+    """transformers 5 writes rope_parameters, by kind of layer or for all; before, it was a few keys."""
+    parameters = keys.config.get("rope_parameters")
+    if isinstance(parameters, dict):
+        own = parameters.get(kind, parameters)
+        return _scaled(keys, own, float(own.get("rope_theta", keys.number("rope_theta", 10_000.0))))
+    theta = keys.number("rope_theta", 10_000.0)
+    if model_type == "gemma3_text" and kind == SLIDING:
+        return Rope(keys.number("rope_local_base_freq"))
+    return _scaled(keys, keys.get("rope_scaling", {}), theta)
+
+
+def _scaled(keys: Keys, scaling: Config, theta: float) -> Rope:
+    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    inner = Keys(scaling, {}, f"{keys.where}, rope scaling")
+    if kind == "default":
+        return Rope(theta)
+    if kind == "linear":
+        return Rope(theta, "linear", inner.number("factor"))
+    if kind == "llama3":
+        return Rope(
+            theta,
+            "llama3",
+            factor=inner.number("factor"),
+            low_freq_factor=inner.number("low_freq_factor"),
+            high_freq_factor=inner.number("high_freq_factor"),
+            original_context=inner.count("original_max_position_embeddings"),
+        )
+    raise InputError(f"{keys.where}: rope scaling {kind!r} is not known; known are default, linear, llama3")
