@@ -3,9 +3,11 @@
 Where readers of such files differ, this one does as Hugging Face transformers does.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Library
 
@@ -15,6 +17,8 @@ from twophase.engine.text import Codec, Tokenizer
 from twophase.errors import InputError
 from twophase.model.gguf_file import read_gguf
 
+END = ("eos_token_id", "eot_token_id", "eom_token_id")
+SPECIAL = ("bos_token_id", "eos_token_id", "unknown_token_id", "padding_token_id")
 CONTROL, USER_DEFINED = 3, 4  # kinds of tokens that are found whole in the text
 
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -46,15 +50,25 @@ def gguf_tokenizer(path: Path) -> Tokenizer:
         raise InputError(
             f"{path} has no tokenizer: tokenizer.ggml.model and tokenizer.ggml.tokens are missing"
         )
+    _check(path, fields)
     add_bos_by_default = kind == "llama" or pre in LLAMA3  # for files written before there was a flag
     return Tokenizer(
         codec=_codec(path, kind, pre, fields, metadata.get("general.architecture", "")),
         bos_id=fields.get("bos_token_id"),
-        eos_ids=frozenset(
-            fields[key] for key in ("eos_token_id", "eot_token_id", "eom_token_id") if key in fields
-        ),
+        eos_ids=frozenset(fields[key] for key in END if key in fields),
         add_bos=bool(fields.get("add_bos_token", add_bos_by_default)),
     )
+
+
+def _check(path: Path, fields: dict[str, Any]) -> None:
+    """What the vocabulary's fields say must fit its size."""
+    count = len(fields["tokens"])
+    for key in ("scores", "token_type"):
+        if key in fields and len(fields[key]) != count:
+            raise InputError(f"{path} is damaged: {len(fields[key])} tokenizer.ggml.{key} for {count} tokens")
+    for key in {*END, *SPECIAL} & fields.keys():
+        if not 0 <= fields[key] < count:
+            raise InputError(f"{path} is damaged: tokenizer.ggml.{key} {fields[key]} of {count} tokens")
 
 
 def _codec(path: Path, kind: str, pre: str, fields: dict[str, Any], architecture: str) -> Codec:
@@ -70,28 +84,27 @@ def _codec(path: Path, kind: str, pre: str, fields: dict[str, Any], architecture
         )
     if "merges" not in fields:
         raise InputError(f"{path} has no tokenizer.ggml.merges, which its byte-level vocabulary needs")
-    return _byte_level(fields, pre)
+    try:
+        return _byte_level(fields, pre)
+    except Exception as error:  # the library raises no narrower type
+        raise InputError(f"{path} is damaged: its vocabulary and merges don't fit: {error}") from None
 
 
 def _marked(fields: dict[str, Any], *kinds: int) -> list[int]:
     """Ids of the tokens of these kinds."""
-    return [index for index, kind in enumerate(fields.get("token_type", ())) if kind in kinds]
+    return [int(index) for index in np.flatnonzero(np.isin(fields.get("token_type", ()), kinds))]
 
 
 def _sentencepiece(fields: dict[str, Any], gemma: bool) -> SentencePieceCodec:
-    tokens, scores = fields["tokens"], [float(score) for score in fields["scores"]]
-    original = tokens
+    original = fields["tokens"]
+    tokens: list[str] = original
+    scores: Sequence[float] = fields["scores"].tolist()
     if gemma:
         # The file spells runs of spaces as such where the tokenizer looks for ▁; and tokens merge in
         # the order in which they stand, which the scores of Gemma's files don't follow.
-        tokens = [SPACE * len(token) if token.isspace() and " " in token else token for token in tokens]
-        scores = [float(-index) for index in range(len(tokens))]
-    named = {
-        fields[key]
-        for key in ("bos_token_id", "eos_token_id", "unknown_token_id", "padding_token_id")
-        if key in fields
-    }
-    control = named | set(_marked(fields, CONTROL))
+        tokens = [SPACE * len(token) if " " in token and token.isspace() else token for token in tokens]
+        scores = range(0, -len(tokens), -1)
+    control = {*(fields[key] for key in SPECIAL if key in fields), *_marked(fields, CONTROL)}
     known = set(tokens)
     added = {original[index] for index in control | set(_marked(fields, USER_DEFINED))}
     return SentencePieceCodec(
@@ -115,7 +128,7 @@ def _byte_level(fields: dict[str, Any], pre: str) -> LibraryCodec:
         else "".join(alphabet[byte] for byte in token.encode()): index
         for index, token in enumerate(fields["tokens"])
     }
-    merges = [tuple(merge.split(" ", 1)) for merge in fields["merges"]]
+    merges = [(left, right) for left, _, right in (merge.partition(" ") for merge in fields["merges"])]
     # Llama 3 takes a word that is in the vocabulary whole, even where no merges lead to it.
     library = Library(models.BPE(vocabulary, merges, ignore_merges=pre in LLAMA3))
     library.pre_tokenizer = pre_tokenizers.Sequence(

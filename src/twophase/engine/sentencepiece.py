@@ -10,6 +10,7 @@ from heapq import heapify, heappop, heappush
 
 SPACE = "▁"
 CACHED_WORDS = 1 << 16
+BEFORE_SPACE = re.compile(f".(?={SPACE})", re.DOTALL)
 BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 
 Candidate = tuple[float, int, int, int, int, str, str]
@@ -46,7 +47,9 @@ class SentencePieceCodec:
         self._added_starts = re.compile(f"[{_escaped(self._added_lengths)}]" if self._added else "(?!)")
         # No token has ▁ behind any other character than these, so no merge reaches from one that is
         # not among them to a ▁ behind it: text is cut there, and words seen before are looked up.
-        glue = {token[at - 1] for token in tokens for at in _inner_spaces(token)} | {SPACE}
+        glue = {
+            before for token in tokens if token.rfind(SPACE) > 0 for before in BEFORE_SPACE.findall(token)
+        } | {SPACE}
         self._word_ends = re.compile(f"(?<=[^{_escaped(glue)}])(?={SPACE})")
         self._words: dict[str, list[int]] = {}
 
@@ -148,13 +151,6 @@ class SentencePieceCodec:
 def _escaped(characters: Iterable[str]) -> str:
     """As they stand between the brackets of a regular expression."""
     return re.escape("".join(sorted(characters)))
-
-
-def _inner_spaces(token: str) -> list[int]:
-    """Where a ▁ stands behind another character."""
-    return (
-        [at for at in range(1, len(token)) if token[at] == SPACE != token[at - 1]] if SPACE in token else []
-    )
 
 
 def _decode_bytes(run: bytearray) -> str:
