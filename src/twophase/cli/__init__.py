@@ -3,14 +3,23 @@
 import os
 import signal
 import sys
+from importlib import import_module
+from typing import Annotated
 
 import typer
 
+from twophase import __version__
 from twophase.errors import InputError
+
+# A verb is a function in a module of its own that imports light things at its top.
+VERBS = (
+    ("phases", "phases"),
+    ("diagnose", "diagnose"),
+    ("generate", "generate"),
+)
 
 app = typer.Typer(
     name="twophase",
-    help=__doc__,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -41,3 +50,22 @@ def main() -> None:
 def fail(line: str, status: int) -> None:
     print(f"twophase: {' '.join(line.split())}", file=sys.stderr)
     sys.exit(status)
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"twophase {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def twophase(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Where an LLM's time goes, prefill or decode, and how far it is from the floor the hardware allows."""
+
+
+for module, function in VERBS:
+    app.command()(getattr(import_module(f"twophase.cli.{module}"), function))

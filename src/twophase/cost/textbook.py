@@ -3,10 +3,9 @@
 Prefill of S tokens:              FLOPs 2·W·S + 2·L·heads·head_dim·S²     bytes w·W + KV written for S tokens
 Decode step, batch B, context C:  FLOPs B·(2·W + 4·L·heads·head_dim·C)    bytes w·W + KV read for B·C tokens
 
-W: weights that are multiplied by (blocks and output projection), w: bytes a weight. A layer with a sliding window
-sees the window's tokens at the most. Next to the floor, the causal triangle is rounded to S²/2, a decode step does
-not see its own token, the embedding's gather is free, and the output projection counts for every prompt row.
-After Pope et al. 2023 (Efficiently Scaling Transformer Inference) and Williams et al. 2009 (Roofline).
+W: weights that are multiplied by (blocks and output projection), w: bytes a weight. A layer with a sliding
+window sees the window's tokens at the most. Unlike the floor, this rounds the causal triangle to S²/2, leaves
+out a decode step's own token and the embedding's gather, and gives logits to every prompt row. After Pope et al. 2023 (Efficiently Scaling Transformer Inference) and Williams et al. 2009 (Roofline).
 """
 
 from collections import Counter
