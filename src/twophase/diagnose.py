@@ -9,9 +9,8 @@ import numpy as np
 from twophase.advise.bend import fit_ttft, ttft_at
 from twophase.advise.diagnosis import Bound, DecodeRow, Diagnosis, PrefillRow, RequestSplit, Roofs
 from twophase.advise.verdict import bound_of, judge
-from twophase.cost.operators import totals
+from twophase.cost.operators import price_of
 from twophase.cost.pass_ import Pass, Span
-from twophase.cost.roofline import floor
 from twophase.engine.measure import (
     Bench,
     Timed,
@@ -52,16 +51,14 @@ def diagnose(
         )
     item_bytes = network.arena.itemsize
 
-    def price(pass_: Pass) -> tuple[float, float]:
-        return totals(spec, pass_, weight_bytes=item_bytes, kv_bytes=item_bytes)
-
+    price = price_of(spec, item_bytes, item_bytes)
     report("probing the machine's roofs", 0.0)
     bench = new_bench(model.executor(positions=16, sequences=1, threads=threads), price)
     sizes = plan(bench, budget_s, spec.context_length)
     positions, sequences = positions_needed(sizes, prompt_tokens + output_tokens)
     bench.executor = model.executor(positions=positions, sequences=sequences, threads=threads)
     report("compiling kernels (once a machine)", 0.02)
-    serve(bench, [random_ids(bench.executor, sizes.prompt_tokens[0])], 2)
+    bench.executor.warm_up()
 
     prefills, decodes = [], []
     for timed in time_prefills(bench, sizes):
@@ -82,11 +79,10 @@ def diagnose(
         _decode_seconds(decode_rows, prompt_tokens, output_tokens),
     )
     roofs = _roofs(bench, [*prefill_rows, *decode_rows], threads)
-    flops_per_s, read_bytes_per_s = roofs.flops_per_s, roofs.read_bytes_per_s
 
     def floor_s(new: int, context: int) -> float:
-        pass_ = Pass((Span(0, new, context),))
-        return floor(spec, pass_, flops_per_s, read_bytes_per_s, item_bytes, item_bytes).seconds
+        flops, bytes_ = price(Pass((Span(0, new, context),)))
+        return max(flops / roofs.flops_per_s, bytes_ / roofs.read_bytes_per_s)
 
     request = RequestSplit(
         prompt_tokens=prompt_tokens,

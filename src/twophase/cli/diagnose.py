@@ -28,7 +28,7 @@ def diagnose(
     budget: Annotated[float, typer.Option(metavar="SECONDS", help="About how long to measure.")] = 60.0,
     threads: ThreadsOption = None,
     html: Annotated[Path | None, typer.Option(metavar="PATH", help="Write a page with charts, too.")] = None,
-    json: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure prefill and decode of a model in our own engine, beside this machine's roofs, and judge.
 
@@ -57,7 +57,7 @@ def diagnose(
         from twophase.report.diagnosis_html import page
 
         html.write_text(page(diagnosis), encoding="utf-8")
-    if json:
+    if as_json:
         from twophase.report.diagnosis_json import to_json
 
         print(to_json(diagnosis))

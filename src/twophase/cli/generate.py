@@ -1,22 +1,111 @@
 """twophase generate: speak, and say what each phase took."""
 
-from typing import Annotated
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twophase.cli.options import ComputeOption, JsonOption, LoadOption, ThreadsOption
+from twophase.cli.engine import engine_room
+from twophase.cli.options import ComputeOption, JsonOption, LoadOption, ThreadsOption, threads_of
+from twophase.cli.progress import progress_bar
+from twophase.errors import InputError
+
+if TYPE_CHECKING:
+    from twophase.records import PassRecord
 
 
 def generate(
-    prompts: Annotated[
-        list[str], typer.Argument(metavar="PROMPT...", help="One text, or several in a batch.")
-    ],
-    model: Annotated[str | None, typer.Option(metavar="MODEL", help="As in diagnose.")] = None,
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The text to continue.")],
+    model: Annotated[
+        str | None,
+        typer.Argument(metavar="[MODEL]", help="A Hugging Face directory or a GGUF file; else the default."),
+    ] = None,
     *,
-    max_tokens: Annotated[int, typer.Option(help="Output tokens at the most.")] = 64,
+    max_tokens: Annotated[int, typer.Option(metavar="N", help="Output tokens at the most.")] = 64,
     load: LoadOption = None,
     compute: ComputeOption = "bf16",
     threads: ThreadsOption = None,
-    json: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Continue a prompt greedily, streaming, then print both phases' timings."""
+    """Continue a prompt greedily, streaming its text, then print both phases' timings.
+
+    Without MODEL: the embedded default, Gemma 3 270M, a base model.
+    """
+    cores = threads_of(threads)
+    if max_tokens < 1:
+        raise InputError(f"--max-tokens {max_tokens}: must be at least 1")
+    with engine_room():
+        from twophase.engine.generating import generate as run
+        from twophase.engine.open import open_model
+        from twophase.engine.tokenizer import load_tokenizer
+
+    with progress_bar() as report:
+        opened = open_model(model, load, compute, lambda share: report("loading weights", share))
+        if opened.path is None:
+            raise InputError(f"{opened.spec.name} has no tokenizer here: give its directory or a .gguf file")
+        report("loading the tokenizer", 1.0)
+        tokenizer = load_tokenizer(opened.path)
+        prompt_ids = tokenizer.encode(prompt)
+        steps = run(opened, [prompt_ids], max_tokens, cores, tokenizer.eos_ids)
+        report("running (kernels are compiled once a machine)", 1.0)
+        first = next(steps)
+
+    passes: list[PassRecord] = []
+    output_ids: list[int] = []
+
+    def spoken() -> Iterator[int]:
+        for step in (first, *steps):
+            passes.append(step.record)
+            output_ids.extend(step.tokens[0])
+            yield from (token for token in step.tokens[0] if token not in tokenizer.eos_ids)
+
+    pieces = []
+    for piece in tokenizer.stream(spoken(), after=prompt_ids):
+        pieces.append(piece)
+        if not as_json:
+            print(piece, end="", flush=True)
+    if as_json:
+        print(_document(prompt_ids, output_ids, "".join(pieces), passes))
+    else:
+        print(f"\n\n{_summary(prompt_ids, passes)}")
+        for note in opened.notes:
+            print(note)
+
+
+def _document(
+    prompt_ids: Sequence[int], output_ids: Sequence[int], text: str, passes: Sequence["PassRecord"]
+) -> str:
+    prefill_s, decode_s = _phases(passes)
+    shown = [
+        {"shape": each.shape, "flops": each.flops, "bytes": each.bytes, "seconds": each.seconds}
+        for each in passes
+    ]
+    return json.dumps(
+        {
+            "prompt_ids": prompt_ids,
+            "output_ids": output_ids,
+            "text": text,
+            "prefill_s": prefill_s,
+            "decode_s": decode_s,
+            "passes": shown,
+        },
+        ensure_ascii=False,
+    )
+
+
+def _summary(prompt_ids: Sequence[int], passes: Sequence["PassRecord"]) -> str:
+    prefill_s, decode_s = _phases(passes)
+    lines = [_phase("prefill", len(prompt_ids), prefill_s)]
+    if decoded := len(passes) - 1:
+        lines.append(f"{_phase('decode', decoded, decode_s)}  {1e3 * decode_s / decoded:.1f} ms a token")
+    return "\n".join(lines)
+
+
+def _phase(name: str, tokens: int, seconds: float) -> str:
+    return f"{name:7}  {tokens:5d} tokens  {1e3 * seconds:8.1f} ms  {tokens / seconds:7.1f} tokens/s"
+
+
+def _phases(passes: Sequence["PassRecord"]) -> tuple[float, float]:
+    """Seconds of prefill and of decode: the prompt is one pass, each further token another."""
+    return passes[0].seconds, sum(each.seconds for each in passes[1:])

@@ -1,23 +1,20 @@
-"""From a weight source to a packed network, one tensor at a time."""
+"""From a weight source to a packed network, some rows at a time: never two copies of the weights."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from twophase.engine.bf16 import from_bf16, to_bf16
 from twophase.engine.network import NOTHING, Compute, LayerWeights, Network
+from twophase.engine.tensors import Array, WeightSource
+from twophase.errors import InputError
 from twophase.kernels.packing import pack_panels, padded
 from twophase.model.spec import Layer, ModelSpec
 
-Array = NDArray[Any]
-CHUNK_ROWS = 1 << 14  # of a matrix converted at a time
-
-
-class Tensors(Protocol):
-    def tensor(self, name: str) -> Array:
-        """float32, or bf16 as uint16 bits; matrices [out, in]."""
+CHUNK_ROWS = 1 << 11  # read and converted at a time: what stays in cache; a multiple of 16
+RUNNABLE = ("silu", "gelu_tanh")
+Progress = Callable[[float], None]
 
 
 def matrix_shapes(spec: ModelSpec) -> list[tuple[int, int]]:
@@ -26,13 +23,8 @@ def matrix_shapes(spec: ModelSpec) -> list[tuple[int, int]]:
     shapes = [(padded(spec.vocab_size), d)] * (1 if spec.tied_embeddings else 2)
     for layer in spec.layers:
         heads, width = layer.attention.heads, padded(layer.attention.head_dim)
-        d_ff = padded(layer.mlp.d_ff)
-        shapes += [
-            ((heads + 2 * layer.attention.kv_heads) * width, d),
-            (d, heads * width),
-            (2 * d_ff, d),
-            (d, d_ff),
-        ]
+        qkv, d_ff = (heads + 2 * layer.attention.kv_heads) * width, padded(layer.mlp.d_ff)
+        shapes += [(qkv, d), (d, heads * width), (2 * d_ff, d), (d, d_ff)]
     return shapes
 
 
@@ -40,96 +32,123 @@ def network_bytes(spec: ModelSpec, compute: Compute) -> int:
     return sum(n * k for n, k in matrix_shapes(spec)) * (2 if compute == "bf16" else 4)
 
 
+def require_runnable(spec: ModelSpec) -> None:
+    """InputError where the engine has no kernel for what the model does."""
+    for layer in spec.layers:
+        if layer.mlp.activation not in RUNNABLE:
+            raise InputError(
+                f"the engine does not run {spec.name}'s activation {layer.mlp.activation}; "
+                f"it runs {' and '.join(RUNNABLE)}"
+            )
+
+
 def load_network(
-    source: Tensors, spec: ModelSpec, compute: Compute, progress: Callable[[float], None] = lambda share: None
+    source: WeightSource, spec: ModelSpec, compute: Compute, progress: Progress = lambda share: None
 ) -> Network:
-    """Read, convert and pack every tensor. `progress` is told the share of bytes done."""
+    """`progress` is told the share of the weights that is done."""
     dtype = np.dtype(np.uint16 if compute == "bf16" else np.float32)
-    packer = _Packer(np.empty(network_bytes(spec, compute) // dtype.itemsize, dtype), progress)
+    arena = np.empty(network_bytes(spec, compute) // dtype.itemsize, dtype)
+    packer = _Packer(source, arena, progress)
     d = padded(spec.d_model)
-    embedding = packer.pack([source.tensor("embedding")], spec.vocab_size, d)
-    head = embedding if spec.tied_embeddings else packer.pack([source.tensor("head")], spec.vocab_size, d)
-    layers = tuple(
-        _load_layer(source, f"layers.{i}.", layer, spec, packer) for i, layer in enumerate(spec.layers)
-    )
-    return Network(spec, compute, packer.arena, embedding, head, _vector(source, "norm", 1, d), layers)
+    embedding = packer.pack({"embedding": 1}, padded(spec.vocab_size), d)
+    head = embedding if spec.tied_embeddings else packer.pack({"head": 1}, padded(spec.vocab_size), d)
+    layers = tuple(_load_layer(packer, f"layers.{i}.", layer, spec) for i, layer in enumerate(spec.layers))
+    return Network(spec, compute, arena, embedding, head, packer.vector("norm", 1, d), layers)
 
 
-def _load_layer(source: Tensors, at: str, layer: Layer, spec: ModelSpec, packer: "_Packer") -> LayerWeights:
+def _load_layer(packer: "_Packer", at: str, layer: Layer, spec: ModelSpec) -> LayerWeights:
     attention, mlp = layer.attention, layer.mlp
     d, width, d_ff = padded(spec.d_model), padded(attention.head_dim), padded(mlp.d_ff)
-    counts = {"q": attention.heads, "k": attention.kv_heads, "v": attention.kv_heads}
+    qkv = {"q": attention.heads, "k": attention.kv_heads, "v": attention.kv_heads}
 
-    def vector(name: str, groups: int, size: int, present: bool) -> Array:
-        return _vector(source, at + name, groups, size) if present else NOTHING
+    def vector(name: str, size: int, groups: int = 1, present: bool = True) -> Array:
+        return packer.vector(at + name, groups, size) if present else NOTHING
 
-    qkv = [_pad(source.tensor(at + name), heads, width) for name, heads in counts.items()]
-    o = source.tensor(at + "o")
-    o = _pad(np.ascontiguousarray(o.T), attention.heads, width).T
-    bias = [vector(f"{name}_bias", heads, width, attention.qkv_bias) for name, heads in counts.items()]
-    gate_up = [_pad(source.tensor(at + name), 1, d_ff) for name in ("gate", "up")]
-    gate_up_bias = [vector(f"{name}_bias", 1, d_ff, mlp.bias) for name in ("gate", "up")]
+    def matrix(groups: Mapping[str, int], rows: int, columns: int) -> Array:
+        return packer.pack({at + name: count for name, count in groups.items()}, rows, columns)
+
     return LayerWeights(
-        attention_norm=vector("attention_norm", 1, d, True),
-        qkv=packer.pack(qkv, sum(counts.values()) * width, d),
-        qkv_bias=np.concatenate(bias),
-        q_norm=vector("q_norm", 1, width, attention.qk_norm),
-        k_norm=vector("k_norm", 1, width, attention.qk_norm),
-        o=packer.pack([o], spec.d_model, attention.heads * width),
-        o_bias=vector("o_bias", 1, d, attention.out_bias),
-        attention_post_norm=vector("attention_post_norm", 1, d, spec.sandwich_norms),
-        mlp_norm=vector("mlp_norm", 1, d, True),
-        gate_up=packer.pack(gate_up, 2 * d_ff, d),
-        gate_up_bias=np.concatenate(gate_up_bias),
-        down=packer.pack([source.tensor(at + "down")], spec.d_model, d_ff),
-        down_bias=vector("down_bias", 1, d, mlp.bias),
-        mlp_post_norm=vector("mlp_post_norm", 1, d, spec.sandwich_norms),
+        attention_norm=vector("attention_norm", d),
+        qkv=matrix(qkv, width, d),
+        qkv_bias=np.concatenate(
+            [vector(f"{name}_bias", width, count, attention.qkv_bias) for name, count in qkv.items()]
+        ),
+        q_norm=vector("q_norm", width, present=attention.qk_norm),
+        k_norm=vector("k_norm", width, present=attention.qk_norm),
+        o=packer.pack_columns(f"{at}o", attention.heads, d, width),
+        o_bias=vector("o_bias", d, present=attention.out_bias),
+        attention_post_norm=vector("attention_post_norm", d, present=spec.sandwich_norms),
+        mlp_norm=vector("mlp_norm", d),
+        gate_up=matrix({"gate": 1, "up": 1}, d_ff, d),
+        gate_up_bias=np.concatenate(
+            [vector(f"{name}_bias", d_ff, present=mlp.bias) for name in ("gate", "up")]
+        ),
+        down=matrix({"down": 1}, d, d_ff),
+        down_bias=vector("down_bias", d, present=mlp.bias),
+        mlp_post_norm=vector("mlp_post_norm", d, present=spec.sandwich_norms),
     )
 
 
 @dataclass(slots=True)
 class _Packer:
-    """Fills the arena from its start."""
+    """Fills the arena from its start; rows and columns that pad are zero."""
 
+    source: WeightSource
     arena: Array
-    progress: Callable[[float], None]
+    progress: Progress
     used: int = 0
 
-    def pack(self, parts: list[Array], rows: int, columns: int) -> Array:
-        """The parts, one below another, padded to [rows, columns] in whole lanes, as panels."""
-        size = padded(rows) * columns
-        out = self.arena[self.used : self.used + size]
-        row = 0
-        for part in parts:
-            for start in range(0, len(part), CHUNK_ROWS):
-                chunk = _convert(part[start : start + CHUNK_ROWS], self.arena.dtype)
-                whole = np.zeros((padded(len(chunk)), columns), self.arena.dtype)
-                whole[: len(chunk), : chunk.shape[1]] = chunk
-                pack_panels(whole, out[row * columns : (row + len(whole)) * columns])
-                row += len(whole)
-        self.used += size
+    def pack(self, groups: Mapping[str, int], rows: int, columns: int) -> Array:
+        """Tensors one below another, each in groups (heads) that are padded to `rows` rows, as panels."""
+        matrix = self._take(sum(groups.values()) * rows * columns).reshape(-1, columns)
+        start = 0
+        for name, count in groups.items():
+            for chunk in self._chunks(name, count, rows):
+                whole = np.zeros((len(chunk), columns), self.arena.dtype)
+                whole[:, : chunk.shape[1]] = chunk
+                pack_panels(whole, matrix[start : start + len(chunk)].reshape(-1))
+                start += len(chunk)
         self.progress(self.used / self.arena.size)
+        return matrix.reshape(-1)
+
+    def pack_columns(self, name: str, groups: int, rows: int, columns: int) -> Array:
+        """A tensor whose columns come in groups (heads), each padded to `columns` columns, as panels."""
+        values = convert(self.source.tensor(name), self.arena.dtype)
+        whole = np.zeros((rows, groups, columns), self.arena.dtype)
+        split = values.reshape(len(values), groups, -1)
+        whole[: len(values), :, : split.shape[2]] = split
+        out = self._take(whole.size)
+        pack_panels(whole.reshape(rows, -1), out)
         return out
 
+    def vector(self, name: str, groups: int, size: int) -> Array:
+        """float32, each group padded to `size`."""
+        values = convert(self.source.tensor(name), np.dtype(np.float32)).reshape(groups, -1)
+        whole = np.zeros((groups, size), np.float32)
+        whole[:, : values.shape[1]] = values
+        return whole.reshape(-1)
 
-def _pad(matrix: Array, groups: int, size: int) -> Array:
-    """Rows in `groups` equal groups, each padded with zeros to `size` rows."""
-    if len(matrix) == groups * size:
-        return matrix
-    whole = np.zeros((groups, size, matrix.shape[1]), matrix.dtype)
-    whole[:, : len(matrix) // groups] = matrix.reshape(groups, -1, matrix.shape[1])
-    return whole.reshape(groups * size, -1)
+    def _chunks(self, name: str, groups: int, rows: int) -> Iterator[Array]:
+        """A tensor's rows in the arena's type, some groups or some rows at a time, in whole panels."""
+        own = self.source.stored[name].shape[0] // groups
+        if own == rows:  # nothing to pad: as one
+            groups, own, rows = 1, groups * own, groups * rows
+        for group in range(groups):
+            for start in range(0, rows, CHUNK_ROWS):
+                end = min(rows, start + CHUNK_ROWS)
+                read = slice(group * own + start, group * own + min(own, end))
+                values = convert(self.source.tensor(name, read), self.arena.dtype)
+                yield np.pad(values, ((0, end - start - len(values)), (0, 0)))
+
+    def _take(self, elements: int) -> Array:
+        self.used += elements
+        return self.arena[self.used - elements : self.used]
 
 
-def _vector(source: Tensors, name: str, groups: int, size: int) -> Array:
-    return _pad(_convert(source.tensor(name), np.dtype(np.float32))[:, None], groups, size).ravel()
-
-
-def _convert(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Between float32 and bf16 bits (round to nearest even; weights are finite)."""
+def convert(
+    values: Array, dtype: "np.dtype[np.uint16] | np.dtype[np.float32] | np.dtype[np.generic]"
+) -> Array:
+    """Between float32 and bf16 bits."""
     if values.dtype == dtype:
         return values
-    if dtype == np.float32:
-        return (values.astype(np.uint32) << 16).view(np.float32)
-    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    return from_bf16(values) if dtype == np.float32 else to_bf16(values)

@@ -1,0 +1,41 @@
+"""One prompt continued on the real engine, pass by pass."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from twophase.cost.operators import price_of
+from twophase.engine.open import OpenModel
+from twophase.errors import InputError
+from twophase.scheduler.clock import RealClock
+from twophase.scheduler.drive import Progress, drive
+from twophase.scheduler.log import Log
+from twophase.scheduler.request import Limits, Request
+from twophase.scheduler.scheduler import Scheduler
+
+
+def generate(
+    model: OpenModel,
+    prompts: Sequence[Sequence[int]],
+    max_tokens: int,
+    threads: int,
+    stop_ids: Collection[int],
+) -> Iterator[Progress]:
+    """Serve all prompts at once, one yield a pass; sequences are numbered as the prompts are.
+
+    InputError where a prompt with its output exceeds the context window, or memory is short.
+    """
+    window = model.spec.context_length
+    longest = max(map(len, prompts)) + max_tokens
+    if longest > window:
+        raise InputError(
+            f"a prompt of {longest - max_tokens} tokens and {max_tokens} to come are more than the context "
+            f"window of {model.spec.name}, {window} tokens"
+        )
+    executor = model.executor(positions=longest, sequences=len(prompts), threads=threads, stop_ids=stop_ids)
+    executor.warm_up()
+    scheduler = Scheduler(Limits(blocks=executor.pool.blocks, context_length=longest))
+    for sequence, ids in enumerate(prompts):
+        executor.begin(sequence, ids)
+    item_bytes = model.network.arena.itemsize
+    log, clock = Log(price_of(model.spec, item_bytes, item_bytes)), RealClock()
+    requests = (Request(sequence, len(ids), max_tokens) for sequence, ids in enumerate(prompts))
+    yield from drive(((0.0, request) for request in requests), scheduler, executor, clock, log)
