@@ -11,6 +11,9 @@ def nearest(name: str, names: Iterable[str]) -> str:
     """'; did you mean a, b?' with the names most like this one, to end an error's line; '' where none is."""
     from difflib import get_close_matches
 
+    wanted = name.strip().lower()
     spelled = {each.lower(): each for each in names}
-    close = get_close_matches(name.lower(), spelled, n=3, cutoff=0.5)
-    return f"; did you mean {', '.join(spelled[each] for each in close)}?" if close else ""
+    begin_so = [each for each in spelled if wanted and each.startswith(wanted)]
+    close = [each for each in get_close_matches(wanted, spelled, n=3, cutoff=0.5) if each not in begin_so]
+    found = (begin_so + close)[:3]
+    return f"; did you mean {', '.join(spelled[each] for each in found)}?" if found else ""

@@ -58,7 +58,7 @@ def phases(
     markdown: Annotated[bool, typer.Option("--markdown", help="One Markdown table of both phases.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Plain text on a terminal, too.")] = False,
 ) -> None:
-    """Show what prefill and decode of a model cost on an accelerator: FLOPs, bytes, the least time of a pass."""
+    """Show what prefill and decode cost on an accelerator: FLOPs, bytes, and the least time of a pass."""
     if json + csv + markdown + plain > 1:
         raise InputError("give one of --json, --csv, --markdown and --plain")
     prompt_sizes = sizes_of("--prompts", PROMPTS if prompts is None else prompts)

@@ -5,7 +5,8 @@ Decode step, batch B, context C:  FLOPs B·(2·W + 4·L·heads·head_dim·C)    
 
 W: weights that are multiplied by (blocks and output projection), w: bytes a weight. A layer with a sliding
 window sees the window's tokens at the most. Unlike the floor, this rounds the causal triangle to S²/2, leaves
-out a decode step's own token and the embedding's gather, and gives logits to every prompt row. After Pope et al. 2023 (Efficiently Scaling Transformer Inference) and Williams et al. 2009 (Roofline).
+out a decode step's own token and the embedding's gather, and gives logits to every prompt row.
+After Pope et al. 2023 (Efficiently Scaling Transformer Inference) and Williams et al. 2009 (Roofline).
 """
 
 from collections import Counter

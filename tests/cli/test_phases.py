@@ -1,0 +1,168 @@
+"""twophase phases against the textbook's own printed output, and what it says of bad input."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from twophase.cli import main
+
+TEXTBOOK = Path(__file__).parents[1] / "data" / "textbook"
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["twophase", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return run
+
+
+def document(run, *arguments: str) -> dict:
+    status, out, _ = run("phases", "--json", *arguments)
+    assert status == 0
+    return json.loads(out)
+
+
+@pytest.mark.parametrize("file", sorted(TEXTBOOK.glob("*.txt")), ids=lambda file: file.stem)
+def test_the_textbooks_output_digit_for_digit(run, file: Path) -> None:
+    model, gpu = file.stem.split("_")
+    status, out, _ = run("phases", model, "--gpu", gpu)
+    *textbook, tighter = out.splitlines()
+    assert status == 0
+    assert textbook == file.read_text().splitlines()
+    assert tighter.startswith("Tighter floor, logits of the last prompt token only")
+
+
+def test_three_textbook_files_are_there() -> None:
+    assert len(list(TEXTBOOK.glob("*.txt"))) == 3
+
+
+def test_defaults_are_the_textbooks_and_quiet(run) -> None:
+    assert run("phases") == run("phases", "llama-3-8b", "--gpu", "h100-sxm", "--plain")
+    assert run("phases")[2] == ""
+
+
+def test_json_holds_the_same_numbers(run) -> None:
+    made = document(run)
+    assert made["ridge_flop_per_byte"] == pytest.approx(989 / 3.35)
+    assert made["crossover_prompt"] == 295
+    assert (
+        made["matmul_parameters"] == 7_504_658_432
+    )  # 32·(2·4096² + 2·4096·1024 + 3·4096·14336) + 128256·4096
+    assert made["kv_bytes_per_token"] == 128 * 1024
+    assert (made["fits"], made["needs"]) == (True, 1)
+    request = made["request"]
+    assert round(request["prefill_s"] * 1e3) == 31
+    assert round(request["decode_s"] * 1e3) == 2284
+    assert request["decode_share"] == pytest.approx(2284 / (2284 + 31), abs=1e-3)
+    last = made["prefill"][-1]
+    assert (last["prompt_tokens"], last["bound"]) == (32768, "compute")
+    assert last["compute_s"] == pytest.approx(781.90e-3, abs=5e-6)
+    assert made["decode"][0]["tokens_per_s"] == pytest.approx(223, abs=0.5)
+
+
+def test_last_logits_lower_the_table_and_the_floor_is_lower_still_than_the_textbook(run) -> None:
+    every, last = document(run, "--logits", "all"), document(run, "--logits", "last")
+    head = 2 * 128256 * 4096
+    for textbook, own in zip(every["prefill"], last["prefill"], strict=True):
+        assert textbook["flops"] - own["flops"] == pytest.approx(head * (own["prompt_tokens"] - 1))
+        assert textbook["floor_s"] == own["floor_s"]
+    long = every["prefill"][5]
+    # 2·7.5047e9·2048 less 2047 head rows, and pairs 2048·2049/2 of 4·4096 FLOPs in 32 layers
+    flops = 2 * 7_504_658_432 * 2048 - head * 2047 + 4 * 4096 * 32 * 2048 * 2049 / 2
+    assert long["floor_s"] == pytest.approx(flops / 989e12)
+    assert long["floor_s"] < long["compute_s"]
+
+
+def test_formats_change_bytes_and_not_arithmetic(run) -> None:
+    bf16, int4 = document(run), document(run, "--weights", "int4", "--kv", "fp8")
+    W = bf16["matmul_parameters"]
+    one, same = int4["decode"][1], bf16["decode"][1]
+    assert one["bytes"] == pytest.approx(W / 2 + 2048 * 64 * 1024)
+    assert (one["flops"], one["compute_s"]) == (same["flops"], same["compute_s"])
+    assert (
+        "INT4 is how weights are stored: arithmetic counts at the BF16 peak"
+        in run("phases", "--weights", "int4")[1]
+    )
+
+
+def test_a_model_that_does_not_fit_is_still_priced(run) -> None:
+    made = document(run, "llama-3-70b")
+    assert (made["fits"], made["needs"]) == (False, 2)
+    status, out, err = run("phases", "llama-3-70b")
+    assert status == 0 and len(out.splitlines()) > 20
+    # 70.55e9 parameters of 2 bytes, 2,500 tokens of 320 KiB, less 80 GB
+    assert "61.9 GB more than its 80 GB; it would on 2" in err and err.count("\n") == 1
+
+
+def test_ranges_and_batches(run) -> None:
+    made = document(run, "--prompts", "1:16:x2,20:40:+10", "--contexts", "5", "--batch", "1:4:x2")
+    assert [row["prompt_tokens"] for row in made["prefill"]] == [1, 2, 4, 8, 16, 20, 30, 40]
+    assert [(row["batch"], row["context"]) for row in made["decode"]] == [(1, 5), (2, 5), (4, 5)]
+
+
+def test_csv_and_markdown_are_one_table(run) -> None:
+    rows = list(csv.DictReader(io.StringIO(run("phases", "--csv")[1])))
+    assert [row["phase"] for row in rows] == ["prefill"] * 8 + ["decode"] * 4
+    assert (rows[0]["prompt_tokens"], rows[0]["context"], rows[-1]["context"]) == ("1", "", "32768")
+    lines = run("phases", "--markdown")[1].splitlines()
+    assert len(lines) == 2 + 12 and len({line.count("|") for line in lines}) == 1
+
+
+def test_beyond_the_window_is_a_warning(run) -> None:
+    status, _, err = run("phases", "--prompts", "9000", "--contexts", "8192")
+    assert status == 0
+    assert err == "twophase: warning: a prompt of 9000 tokens: beyond Llama-3-8B's context window of 8192\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["llama-3-9b"], "did you mean llama-3-8b"),
+        (["--gpu", "h100"], "did you mean h100-"),
+        (["--prompts", "0"], "must be at least 1"),
+        (["--prompts", "-5"], "must be at least 1"),
+        (["--contexts", "1,two"], "'two' is not a size"),
+        (["--contexts", ""], "'' is not a size"),
+        (["--prompts", "1:64"], "'1:64' is not a range"),
+        (["--prompts", "1:64:*2"], "is not a range"),
+        (["--prompts", "1:64:x1"], "never ends"),
+        (["--prompts", "1:64:+0"], "must be at least 1"),
+        (["--prompts", "64:1:x2"], "ends before it begins"),
+        (["--prompts", "1:9000000:+1"], "more than 10,000 sizes"),
+        (["--prompts", "9" * 5000], "too large"),
+        (["--batch", "0"], "must be at least 1"),
+        (["--batch", "1.5"], "'1.5' is not a size"),
+        (["--request", "2000"], "IN:OUT"),
+        (["--request", "2000:0"], "at least 1"),
+        (["--request", "2000:99999999999"], "at most 10,000,000"),
+        (["--weights", "int3"], "int3"),
+        (["--json", "--csv"], "give one of"),
+    ],
+)
+def test_bad_input_gets_one_line(run, arguments: list[str], says: str) -> None:
+    status, out, err = run("phases", *arguments)
+    assert (status, out) == (2, "")
+    assert says in err and err.startswith("twophase: ") and err.count("\n") == 1
+
+
+def test_phases_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['twophase', 'phases', '--json']\n"
+        "from twophase.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numba', 'gguf', 'tokenizers', 'torch', 'rich', 'safetensors', 'transformers'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
