@@ -16,6 +16,7 @@ VERBS = (
     ("phases", "phases"),
     ("diagnose", "diagnose"),
     ("generate", "generate"),
+    ("tokenize", "tokenize"),
 )
 
 app = typer.Typer(
