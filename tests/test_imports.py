@@ -20,9 +20,10 @@ BELOW = {
     "engine": {"kernels", "model", "hardware", "cost", "scheduler", "records", "errors"},
     "advise": {"model", "hardware", "cost", "records", "errors"},
     "report": {"advise", "model", "hardware", "cost", "records", "errors"},
+    "diagnose": {"kernels", "model", "hardware", "cost", "engine", "advise", "errors"},
     "cli": {
         *("kernels", "model", "hardware", "cost", "scheduler", "engine", "advise", "report"),
-        *("records", "errors", "twophase"),
+        *("diagnose", "records", "errors", "twophase"),
     },
     "twophase": set(),  # __init__.py itself, and what it defines
 }

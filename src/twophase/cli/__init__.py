@@ -11,13 +11,8 @@ import typer
 from twophase import __version__
 from twophase.errors import InputError
 
-# A verb is a function in a module of its own that imports light things at its top.
-VERBS = (
-    ("phases", "phases"),
-    ("diagnose", "diagnose"),
-    ("generate", "generate"),
-    ("tokenize", "tokenize"),
-)
+# A verb is a function in a module of its name, which imports light things at its top.
+VERBS = ("diagnose", "generate", "phases", "tokenize")
 
 app = typer.Typer(
     name="twophase",
@@ -69,5 +64,5 @@ def twophase(
     """Where an LLM's time goes, prefill or decode, and how far it is from the floor the hardware allows."""
 
 
-for module, function in VERBS:
-    app.command()(getattr(import_module(f"twophase.cli.{module}"), function))
+for verb in VERBS:
+    app.command()(getattr(import_module(f"twophase.cli.{verb}"), verb))
