@@ -1,6 +1,7 @@
 """The tokenizer that a GGUF file carries: SentencePiece's BPE ("llama") or byte-level BPE ("gpt2").
 
-Where readers of such files differ, this one does as Hugging Face transformers does.
+As Hugging Face transformers reads them, but where the file's own flag of BOS or a leading space says
+otherwise, and that control tokens count whatever letters they are written in, as in llama.cpp.
 """
 
 from collections.abc import Sequence
@@ -38,7 +39,8 @@ WORDS = {
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), _QWEN2),
     "tekken": _TEKKEN,
 }
-LLAMA3 = {pre for pre, words in WORDS.items() if words == _LLAMA3}
+# These begin texts with BOS, and take a word in the vocabulary whole even where no merges lead to it.
+TIKTOKEN = {pre for pre, words in WORDS.items() if words in (_LLAMA3, _TEKKEN)}
 
 
 def gguf_tokenizer(path: Path) -> Tokenizer:
@@ -51,7 +53,7 @@ def gguf_tokenizer(path: Path) -> Tokenizer:
             f"{path} has no tokenizer: tokenizer.ggml.model and tokenizer.ggml.tokens are missing"
         )
     _check(path, fields)
-    add_bos_by_default = kind == "llama" or pre in LLAMA3  # for files written before there was a flag
+    add_bos_by_default = kind == "llama" or pre in TIKTOKEN  # for files written before there was a flag
     return Tokenizer(
         codec=_codec(path, kind, pre, fields, metadata.get("general.architecture", "")),
         bos_id=fields.get("bos_token_id"),
@@ -129,8 +131,7 @@ def _byte_level(fields: dict[str, Any], pre: str) -> LibraryCodec:
         for index, token in enumerate(fields["tokens"])
     }
     merges = [(left, right) for left, _, right in (merge.partition(" ") for merge in fields["merges"])]
-    # Llama 3 takes a word that is in the vocabulary whole, even where no merges lead to it.
-    library = Library(models.BPE(vocabulary, merges, ignore_merges=pre in LLAMA3))
+    library = Library(models.BPE(vocabulary, merges, ignore_merges=pre in TIKTOKEN))
     library.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(WORDS[pre]), behavior="isolated"),

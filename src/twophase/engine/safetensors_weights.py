@@ -7,6 +7,7 @@ that name gives NumPy no bfloat16, so the header is read here and the data mappe
 import json
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from twophase.model.spec import ModelSpec
 
 DTYPES: dict[str, np.dtype[Any]] = {"BF16": np.dtype("<u2"), "F16": np.dtype("<f2"), "F32": np.dtype("<f4")}
 PREFIXES = ("model.", "language_model.model.", "model.language_model.", "language_model.", "")
-ATTENTION, MLP = ("q", "k", "v", "o"), ("gate", "up", "down")
+HEADS = ("lm_head.weight", "language_model.lm_head.weight")
+MLP = ("gate", "up", "down")
 NORMS = {"attention_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm"}
 SANDWICH_NORMS = {
     "attention_norm": "input_layernorm",
@@ -35,6 +37,7 @@ class _Place:
     dtype: str
     shape: Shape
     offset: int  # bytes from the file's start
+    size: int  # bytes
 
 
 def open_safetensors(directory: Path, spec: ModelSpec) -> WeightSource:
@@ -76,24 +79,26 @@ def _places(path: Path) -> dict[str, _Place]:
                 raise InputError(f"{path} is cut off: it has {size} bytes, and its header alone {8 + length}")
             header: dict[str, Any] = json.loads(file.read(length))
         header.pop("__metadata__", None)
-        places = {
-            name: _Place(path, entry["dtype"], tuple(entry["shape"]), 8 + length + entry["data_offsets"][0])
-            for name, entry in header.items()
-        }
-        end = 8 + length + max((entry["data_offsets"][1] for entry in header.values()), default=0)
+        places = {name: _place(path, entry, 8 + length) for name, entry in header.items()}
     except OSError as error:
         raise InputError(f"{path} can't be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         raise InputError(f"{path} is damaged: its header is not that of a safetensors file") from None
+    end = max((place.offset + place.size for place in places.values()), default=0)
     if size < end:
         raise InputError(f"{path} is cut off: it has {size} bytes, and its tensors need {end}")
     return places
 
 
+def _place(path: Path, entry: dict[str, Any], data: int) -> _Place:
+    """`data`: where the header ends, from which offsets count."""
+    start, end = entry["data_offsets"]
+    return _Place(path, entry["dtype"], tuple(entry["shape"]), data + start, end - start)
+
+
 def _own_name(spec: ModelSpec, prefix: str, places: dict[str, _Place], name: str) -> str:
     if name == "head":
-        heads = [f"{prefix.removesuffix('model.')}lm_head.weight", "lm_head.weight"]
-        return next((each for each in heads if each in places), heads[0])
+        return next((each for each in HEADS if each in places), HEADS[0])
     if name in ("embedding", "norm"):
         return f"{prefix}{'embed_tokens' if name == 'embedding' else name}.weight"
     _, i, leaf = name.split(".")
@@ -120,6 +125,10 @@ def _stored(place: _Place, own: str, offset: float) -> Stored:
     if place.dtype not in DTYPES:
         raise InputError(
             f"{place.path}: tensor {own} is of type {place.dtype}: {', '.join(DTYPES)} are taken"
+        )
+    if place.size != prod(place.shape) * DTYPES[place.dtype].itemsize:
+        raise InputError(
+            f"{place.path} is damaged: tensor {own} has {place.size} bytes, not those of its shape"
         )
     return Stored(place.shape, place.dtype, partial(_read, place, offset))
 

@@ -7,7 +7,7 @@ from typing import Protocol
 from twophase.errors import InputError
 
 REPLACEMENT = "�"
-LONGEST_OPEN = 8  # � at the end that may still turn into characters: two characters' bytes
+PATIENCE = 8  # ids that � at the end is held back for; a character is complete after four
 
 
 class Codec(Protocol):
@@ -56,21 +56,24 @@ class Tokenizer:
         after: the ids before the first, so that the text goes on from theirs and keeps its leading space.
         """
         window, clean = list(after), 0  # what is decoded; where its last ids begin that left nothing open
-        shown = len(_whole(self.decode(window)))
+        shown, waiting = len(_closed(self.decode(window))), 0
         for index in ids:
             window.append(index)
             text = self.decode(window)
-            whole = _whole(text)
-            if len(whole) > shown:
-                yield whole[shown:]
-                shown = len(whole)
-                if whole == text:
+            closed, waiting = _closed(text), waiting + 1
+            if waiting > PATIENCE:
+                closed = text
+            if len(closed) > shown:
+                yield closed[shown:]
+                shown, waiting = len(closed), 0
+                if closed == text:
                     window, clean = window[clean:], len(window) - clean
                     shown = len(self.decode(window))
+            elif closed == text:
+                waiting = 0
         yield from filter(None, [self.decode(window)[shown:]])
 
 
-def _whole(text: str) -> str:
-    """Without a character still incomplete at the end, which decodes to �; a long run of � isn't one."""
-    whole = text.rstrip(REPLACEMENT)
-    return whole if len(text) - len(whole) <= LONGEST_OPEN else text
+def _closed(text: str) -> str:
+    """Without � at its end, which may be a character that isn't complete."""
+    return text.rstrip(REPLACEMENT)
