@@ -1,5 +1,6 @@
 """Models by name or by path."""
 
+import os
 import tomllib
 from functools import cache
 from importlib import resources
@@ -26,10 +27,11 @@ def load_spec(name: str) -> ModelSpec:
     path = Path(name).expanduser()
     if path.suffix == ".gguf":
         return read_gguf_spec(path)
-    if path.exists():
+    if name and os.path.exists(path):  # unlike Path.exists, False for a name too long or out of reach
         return read_hf_config(path)
     if path.suffix == ".json" or "/" in name:
         raise InputError(
             f"{name} does not exist: give a model directory, a config.json, a .gguf file or a name"
         )
-    raise InputError(f"no model is called {name!r}{nearest(name, catalogue())}")
+    hint = nearest(name, catalogue()) or f"; known are {', '.join(catalogue())}"
+    raise InputError(f"no model is called {name!r}{hint}")

@@ -2,23 +2,26 @@
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from twophase.errors import InputError
+from twophase.model.keys import Config, Keys
 from twophase.model.spec import MLP, Activation, Attention, Layer, ModelSpec, Rope
-
-Config = Mapping[str, Any]
 
 # What each config class assumes where the file is silent (transformers 5.24, configuration_*.py).
 DEFAULTS: dict[str, dict[str, Any]] = {
     "llama": {"max_position_embeddings": 2048},
     "mistral": {"max_position_embeddings": 131072, "sliding_window": 4096, "num_key_value_heads": 8},
-    "qwen2": {"max_position_embeddings": 32768, "sliding_window": 4096, "max_window_layers": 28},
+    "qwen2": {
+        "max_position_embeddings": 32768,
+        "num_key_value_heads": 32,
+        "sliding_window": 4096,
+        "max_window_layers": 28,
+    },
     "qwen3": {
         "max_position_embeddings": 32768,
+        "num_key_value_heads": 32,
         "sliding_window": 4096,
         "max_window_layers": 28,
         "head_dim": 128,
@@ -49,6 +52,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",
 }
 SLIDING, FULL = "sliding_attention", "full_attention"
+MOST_LAYERS = 10_000
 
 
 def read_hf_config(path: Path) -> ModelSpec:
@@ -60,7 +64,7 @@ def read_hf_config(path: Path) -> ModelSpec:
         raise InputError(f"{file} does not exist") from None
     except OSError as error:
         raise InputError(f"{file} can't be read: {error.strerror}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{file} is not JSON, or is cut off: {error}") from None
     if not isinstance(config, dict):
         raise InputError(f"{file} is not a model's config: it holds no JSON object")
@@ -79,11 +83,13 @@ def spec_from_config(config: Config, name: str, where: str) -> ModelSpec:
         model_type = "gemma3_text"
     if model_type is None:
         raise InputError(f"{where} has no model_type")
-    if model_type not in DEFAULTS:
+    if not isinstance(model_type, str) or model_type not in DEFAULTS:
         known = ", ".join(sorted([*DEFAULTS, "gemma3"]))
         raise InputError(f"{where}: architecture {model_type!r} is not known here; known are {known}")
     keys = Keys(config, DEFAULTS[model_type], where)
-    layers = keys.count("num_hidden_layers")
+    layers = keys.count("num_hidden_layers", most=MOST_LAYERS)
+    kinds = _layer_kinds(keys, model_type, layers)
+    of_kind = {kind: _layer(keys, model_type, kind) for kind in dict.fromkeys(kinds)}
     gemma = model_type == "gemma3_text"
     d_model = keys.count("hidden_size")
     return ModelSpec(
@@ -91,7 +97,7 @@ def spec_from_config(config: Config, name: str, where: str) -> ModelSpec:
         family=model_type,
         vocab_size=keys.count("vocab_size"),
         d_model=d_model,
-        layers=tuple(_layer(keys, model_type, kind) for kind in _layer_kinds(keys, model_type, layers)),
+        layers=tuple(of_kind[kind] for kind in kinds),
         context_length=keys.count("max_position_embeddings"),
         tied_embeddings=bool(keys.get("tie_word_embeddings", False)),
         norm_eps=keys.number("rms_norm_eps", 1e-6),
@@ -100,60 +106,36 @@ def spec_from_config(config: Config, name: str, where: str) -> ModelSpec:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """A config's values, checked, with its class's defaults behind them."""
-
-    config: Config
-    defaults: Config
-    where: str
-
-    def get(self, key: str, otherwise: Any = None) -> Any:
-        """The value; null counts as absent."""
-        value = self.config.get(key)
-        if value is None:
-            value = self.defaults.get(key)
-        return otherwise if value is None else value
-
-    def count(self, key: str, otherwise: int | None = None) -> int:
-        value = self.get(key, otherwise)
-        if value is None:
-            raise InputError(f"{self.where} has no {key}")
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InputError(f"{self.where}: {key} is {value!r}; it must be a whole number of at least 1")
-        return value
-
-    def number(self, key: str, otherwise: float | None = None) -> float:
-        value = self.get(key, otherwise)
-        if value is None:
-            raise InputError(f"{self.where} has no {key}")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise InputError(f"{self.where}: {key} is {value!r}; it must be a number above zero")
-        return float(value)
-
-
 def _layer_kinds(keys: Keys, model_type: str, layers: int) -> list[str]:
     """Which layers slide: said layer by layer, by a pattern, or by a switch."""
     kinds = keys.get("layer_types")
     if kinds is not None:
-        if not isinstance(kinds, list) or len(kinds) != layers or not set(kinds) <= {SLIDING, FULL}:
+        right = isinstance(kinds, list) and len(kinds) == layers
+        if not right or not all(kind in (SLIDING, FULL) for kind in kinds):
             raise InputError(f"{keys.where}: layer_types must name {layers} layers, each {SLIDING} or {FULL}")
         return list(kinds)
     if model_type == "gemma3_text":
         pattern = keys.count("_sliding_window_pattern", keys.count("sliding_window_pattern"))
         return [FULL if (i + 1) % pattern == 0 else SLIDING for i in range(layers)]
     if model_type == "mistral":
-        slides = keys.config.get("sliding_window", keys.defaults["sliding_window"])
-        return [SLIDING if slides else FULL] * layers
-    if model_type in ("qwen2", "qwen3") and keys.get("use_sliding_window", False):
-        first = keys.get("max_window_layers", layers)
+        return [SLIDING] * layers
+    if model_type in ("qwen2", "qwen3"):
+        first = keys.count("max_window_layers", least=0)
         return [SLIDING if i >= first else FULL for i in range(layers)]
     return [FULL] * layers
 
 
+def _window(keys: Keys, model_type: str, kind: str) -> int | None:
+    """Layers may be named sliding while the window is switched off: by null, by 0, or by Qwen's switch."""
+    switched_on = model_type not in ("qwen2", "qwen3") or bool(keys.get("use_sliding_window", False))
+    if kind != SLIDING or model_type == "llama" or not switched_on or not keys.given("sliding_window"):
+        return None
+    return keys.count("sliding_window")
+
+
 def _layer(keys: Keys, model_type: str, kind: str) -> Layer:
     heads = keys.count("num_attention_heads")
-    kv_heads = keys.count("num_key_value_heads", heads)
+    kv_heads = heads if keys.given("num_key_value_heads") is None else keys.count("num_key_value_heads")
     if heads % kv_heads:
         raise InputError(
             f"{keys.where}: {heads} attention heads can't share {kv_heads} key-value heads evenly"
@@ -169,15 +151,15 @@ def _layer(keys: Keys, model_type: str, kind: str) -> Layer:
         head_dim=head_dim,
         scale=keys.number("query_pre_attn_scalar", head_dim) ** -0.5,
         rope=_rope(keys, model_type, kind),
-        window=keys.count("sliding_window") if kind == SLIDING else None,
+        window=_window(keys, model_type, kind),
         qkv_bias=bias or model_type == "qwen2",
         out_bias=bias,
         qk_norm=model_type in ("qwen3", "gemma3_text"),
     )
     activation = keys.get("hidden_activation") or keys.get("hidden_act", "silu")
-    if activation not in ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise InputError(
-            f"{keys.where}: activation {activation!r} is not known; known are {', '.join(ACTIVATIONS)}"
+            f"{keys.where}: activation {activation!r:.40} is not known; known are {', '.join(ACTIVATIONS)}"
         )
     mlp_bias = model_type == "llama" and bool(keys.get("mlp_bias", False))
     mlp = MLP(keys.count("intermediate_size"), ACTIVATIONS[activation], mlp_bias)
@@ -186,30 +168,33 @@ def _layer(keys: Keys, model_type: str, kind: str) -> Layer:
 
 def _rope(keys: Keys, model_type: str, kind: str) -> Rope:
     """transformers 5 writes rope_parameters, by kind of layer or for all; before, it was a few keys."""
-    parameters = keys.config.get("rope_parameters")
-    if isinstance(parameters, dict):
-        own = parameters.get(kind, parameters)
-        return _scaled(keys, own, float(own.get("rope_theta", keys.number("rope_theta", 10_000.0))))
-    theta = keys.number("rope_theta", 10_000.0)
-    if model_type == "gemma3_text" and kind == SLIDING:
-        return Rope(keys.number("rope_local_base_freq"))
-    return _scaled(keys, keys.get("rope_scaling", {}), theta)
+    local = model_type == "gemma3_text" and kind == SLIDING
+    theta = keys.number("rope_local_base_freq" if local else "rope_theta", 10_000.0)
+    if keys.get("rope_parameters") is not None:
+        scaling = keys.inner("rope_parameters")
+        if SLIDING in scaling.config or FULL in scaling.config:
+            scaling = scaling.inner(kind)
+        return _scaled(scaling, theta)
+    return Rope(theta) if local else _scaled(keys.inner("rope_scaling"), theta)
 
 
-def _scaled(keys: Keys, scaling: Config, theta: float) -> Rope:
+def _scaled(scaling: Keys, theta: float) -> Rope:
+    """theta: where the rope's own keys name none."""
+    theta = scaling.number("rope_theta", theta)
     kind = scaling.get("rope_type", scaling.get("type", "default"))
-    inner = Keys(scaling, {}, f"{keys.where}, rope scaling")
     if kind == "default":
         return Rope(theta)
     if kind == "linear":
-        return Rope(theta, "linear", inner.number("factor"))
+        return Rope(theta, "linear", scaling.number("factor"))
     if kind == "llama3":
         return Rope(
             theta,
             "llama3",
-            factor=inner.number("factor"),
-            low_freq_factor=inner.number("low_freq_factor"),
-            high_freq_factor=inner.number("high_freq_factor"),
-            original_context=inner.count("original_max_position_embeddings"),
+            factor=scaling.number("factor"),
+            low_freq_factor=scaling.number("low_freq_factor"),
+            high_freq_factor=scaling.number("high_freq_factor"),
+            original_context=scaling.count("original_max_position_embeddings"),
         )
-    raise InputError(f"{keys.where}: rope scaling {kind!r} is not known; known are default, linear, llama3")
+    raise InputError(
+        f"{scaling.where}: rope type {kind!r:.40} is not known; known are default, linear, llama3"
+    )

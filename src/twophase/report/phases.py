@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PREFILL_HEADS = ("prompt", "GFLOP", "GB", "FLOP/B", "t_comp ms", "t_mem ms", "bound", "tok/s")
 DECODE_HEADS = ("context", *PREFILL_HEADS[1:])
-WIDTHS = (7, 10, 7, 8, 11, 10, 9, 10)
+WIDTHS = (7, 9, 6, 7, 10, 9, 8, 9)  # and a space between, which a wide figure never fills
 COLUMNS = (
     *("phase", "prompt_tokens", "batch", "context", "flops", "bytes", "intensity"),
     *("compute_s", "memory_s", "floor_s", "bound", "tokens_per_s"),
@@ -87,6 +87,8 @@ def to_json(report: PhasesReport) -> str:
             "ridge_flop_per_byte": report.accelerator.ridge,
             "fits": own.residence.fits,
             "needs": own.residence.needs,
+            "weights_bytes": own.residence.weights_bytes,
+            "excess_bytes": max(0.0, own.residence.excess_bytes),
             "prefill": [{"prompt_tokens": row.tokens, **figures(row)} for row in own.prefill],
             "decode": [{"batch": row.batch, "context": row.tokens, **figures(row)} for row in own.decode],
             "crossover_prompt": own.crossover_prompt,
@@ -175,7 +177,7 @@ def decode_title(batch: int) -> str:
 
 
 def aligned(cells: Iterable[str]) -> str:
-    return "".join(f"{cell:>{width}}" for cell, width in zip(cells, WIDTHS, strict=True))
+    return " ".join(f"{cell:>{width}}" for cell, width in zip(cells, WIDTHS, strict=True))
 
 
 def prefill_cells(row: PhaseRow) -> tuple[str, ...]:
