@@ -22,8 +22,7 @@ from twophase.engine.measure import (
     time_decodes,
     time_prefills,
 )
-from twophase.engine.open import OpenModel
-from twophase.errors import InputError
+from twophase.engine.open import OpenModel, require_window
 from twophase.hardware.probe import cpu_name
 from twophase.kernels.tile import instructions
 from twophase.model.counts import kv_bytes_per_token
@@ -44,11 +43,7 @@ def diagnose(
     """Measure for about `budget_s` seconds. InputError where the request exceeds the context window."""
     started = time.perf_counter()
     spec, network = model.spec, model.network
-    if prompt_tokens + output_tokens > spec.context_length:
-        raise InputError(
-            f"a request of {prompt_tokens} in and {output_tokens} out is longer than the context window "
-            f"of {spec.name}, {spec.context_length} tokens"
-        )
+    require_window(spec, prompt_tokens, output_tokens)
     item_bytes = network.arena.itemsize
 
     price = price_of(spec, item_bytes, item_bytes)
@@ -107,7 +102,7 @@ def diagnose(
     )
     return Diagnosis(
         model=spec.name,
-        weights=model.kind,
+        weights=model.load,
         weight_format=network.compute,
         weight_bytes=network.arena.nbytes,
         kv_bytes_per_token=kv_bytes,

@@ -1,4 +1,4 @@
-"""What a run leaves behind: one record a pass and one a request, the same from engine, simulator and meter."""
+"""What a run leaves behind: a record of each pass and request, the same from engine, simulator and meter."""
 
 from dataclasses import dataclass, field
 from typing import Literal

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from twophase.cli.engine import engine_room
 from twophase.cli.options import (
     ComputeOption,
     JsonOption,
@@ -15,6 +16,8 @@ from twophase.cli.options import (
     request_of,
     threads_of,
 )
+from twophase.cli.progress import progress_bar
+from twophase.errors import InputError
 
 
 def diagnose(
@@ -36,21 +39,23 @@ def diagnose(
     """
     prompt_tokens, output_tokens = request_of(request)
     positive("--budget", budget)
-    from twophase.cli.engine import engine_room
-    from twophase.cli.progress import progress_bar
-
+    cores = threads_of(threads)
+    if html is not None:
+        require_page(html)
     with engine_room():
         from twophase.diagnose import diagnose as run
-        from twophase.engine.open import open_model
+        from twophase.engine.open import find_model, load_model, require_window
 
     with progress_bar() as report:
-        opened = open_model(model, load, compute, lambda share: report("loading weights", share))
+        found = find_model(model, load, compute)
+        require_window(found.spec, prompt_tokens, output_tokens)
+        opened = load_model(found, lambda share: report("loading weights", share))
         diagnosis = run(
             opened,
             budget_s=budget,
             prompt_tokens=prompt_tokens,
             output_tokens=output_tokens,
-            threads=threads_of(threads),
+            threads=cores,
             report=report,
         )
     if html is not None:
@@ -69,3 +74,15 @@ def diagnose(
         render(diagnosis, Console())
         if html is not None:
             print(f"\nThe page: {html}")
+
+
+def require_page(path: Path) -> None:
+    """InputError where the page could not be drawn or written, before anything is measured."""
+    from twophase.report.vega import require_charts
+
+    require_charts()
+    try:
+        with path.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise InputError(f"--html {path} can't be written: {error.strerror}") from None

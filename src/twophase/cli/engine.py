@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from twophase.errors import InputError
 
-ENGINE = {"numba", "llvmlite", "gguf", "safetensors", "tokenizers", "psutil"}
+ENGINE = {"numba", "llvmlite", "gguf", "tokenizers", "psutil"}
 
 
 @contextmanager

@@ -37,16 +37,17 @@ def generate(
         raise InputError(f"--max-tokens {max_tokens}: must be at least 1")
     with engine_room():
         from twophase.engine.generating import generate as run
-        from twophase.engine.open import open_model
+        from twophase.engine.open import find_model, load_model, require_window
         from twophase.engine.tokenizer import load_tokenizer
 
     with progress_bar() as report:
-        opened = open_model(model, load, compute, lambda share: report("loading weights", share))
-        if opened.path is None:
-            raise InputError(f"{opened.spec.name} has no tokenizer here: give its directory or a .gguf file")
-        report("loading the tokenizer", 1.0)
-        tokenizer = load_tokenizer(opened.path)
+        found = find_model(model, load, compute)
+        if found.path is None:
+            raise InputError(f"{found.spec.name} has no tokenizer here: give its directory or a .gguf file")
+        tokenizer = load_tokenizer(found.path)
         prompt_ids = tokenizer.encode(prompt)
+        require_window(found.spec, len(prompt_ids), max_tokens)
+        opened = load_model(found, lambda share: report("loading weights", share))
         steps = run(opened, [prompt_ids], max_tokens, cores, tokenizer.eos_ids)
         report("running (kernels are compiled once a machine)", 1.0)
         first = next(steps)

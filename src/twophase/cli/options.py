@@ -1,6 +1,7 @@
 """Options that several verbs share, and how their values are read."""
 
 import os
+import re
 from typing import Annotated, Literal
 
 import typer
@@ -37,12 +38,13 @@ def threads_of(threads: int | None) -> int:
 
 def request_of(text: str) -> tuple[int, int]:
     """IN:OUT, two positive counts of tokens."""
-    prompt, colon, output = text.partition(":")
-    if not (colon and prompt.isdecimal() and output.isdecimal() and int(prompt) and int(output)):
+    sizes = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", text)
+    prompt, output = map(int, sizes.groups()) if sizes else (0, 0)
+    if not (prompt and output):
         raise InputError(
             f"--request {text}: give prompt and output tokens as IN:OUT, both at least 1, like 2000:500"
         )
-    return int(prompt), int(output)
+    return prompt, output
 
 
 def positive(option: str, value: float) -> None:

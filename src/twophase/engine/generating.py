@@ -3,8 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 
 from twophase.cost.operators import price_of
-from twophase.engine.open import OpenModel
-from twophase.errors import InputError
+from twophase.engine.open import OpenModel, require_window
 from twophase.scheduler.clock import RealClock
 from twophase.scheduler.drive import Progress, drive
 from twophase.scheduler.log import Log
@@ -23,13 +22,9 @@ def generate(
 
     InputError where a prompt with its output exceeds the context window, or memory is short.
     """
-    window = model.spec.context_length
-    longest = max(map(len, prompts)) + max_tokens
-    if longest > window:
-        raise InputError(
-            f"a prompt of {longest - max_tokens} tokens and {max_tokens} to come are more than the context "
-            f"window of {model.spec.name}, {window} tokens"
-        )
+    prompt_tokens = max(map(len, prompts))
+    require_window(model.spec, prompt_tokens, max_tokens)
+    longest = prompt_tokens + max_tokens
     executor = model.executor(positions=longest, sequences=len(prompts), threads=threads, stop_ids=stop_ids)
     executor.warm_up()
     scheduler = Scheduler(Limits(blocks=executor.pool.blocks, context_length=longest))

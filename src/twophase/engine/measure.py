@@ -137,7 +137,8 @@ def time_decodes(bench: Bench, sizes: Plan) -> Iterator[Timed]:
     for done, (batch, tokens) in enumerate(shapes):
         share = left / (len(shapes) - done)
         pass_ = _decode_pass(bench.executor, batch, tokens)
-        flops, reads, seconds = [bench.probe_matmul()], [bench.probe_read()], []
+        flops, reads = [bench.probe_matmul()], [bench.probe_read()]
+        seconds: list[float] = []
         started = time.perf_counter()
         while len(seconds) < MOST_RUNS and (len(seconds) < 3 or time.perf_counter() - started < share):
             seconds.append(bench.executor.run(pass_).seconds)
@@ -157,10 +158,10 @@ def serve(bench: Bench, prompts: Sequence[Sequence[int]], output_tokens: int) ->
     log = Log(bench.price)
     for sequence, ids in enumerate(prompts):
         executor.begin(sequence, ids)
-    arrivals = [(0.0, Request(sequence, len(ids), output_tokens)) for sequence, ids in enumerate(prompts)]
+    requests = [Request(sequence, len(ids), output_tokens) for sequence, ids in enumerate(prompts)]
     clock = RealClock()
-    arrivals = [(clock.now(), request) for _, request in arrivals]
-    for _ in drive(arrivals, scheduler, executor, clock, log):
+    now = clock.now()
+    for _ in drive([(now, request) for request in requests], scheduler, executor, clock, log):
         pass
     for sequence in range(len(prompts)):
         executor.end(sequence)
@@ -168,7 +169,8 @@ def serve(bench: Bench, prompts: Sequence[Sequence[int]], output_tokens: int) ->
 
 
 def random_ids(executor: Executor, count: int) -> list[int]:
-    return np.random.default_rng(count).integers(0, executor.network.spec.vocab_size, count).tolist()
+    ids = np.random.default_rng(count).integers(0, executor.network.spec.vocab_size, count)
+    return [int(token) for token in ids]
 
 
 def fill(pool: KVPool) -> None:

@@ -19,16 +19,28 @@ from twophase.model.catalogue import catalogue, load_spec
 from twophase.model.spec import ModelSpec
 
 FALLBACK = "qwen3-0.6b"  # the shape that runs with random weights where the default isn't installed
+PLAIN_FORMATS = ("BF16", "F16", "F32")
 Load = Literal["real", "random"]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """A model that can be loaded: it is known, it can run here, and its weights fit."""
+
+    spec: ModelSpec
+    load: Load
+    path: Path | None  # of its files; None for a catalogue name
+    compute: Compute
+    notes: tuple[str, ...]  # what a reader of its results must know
 
 
 @dataclass(frozen=True, slots=True)
 class OpenModel:
     spec: ModelSpec
     network: Network
-    kind: Load
-    path: Path | None  # of its files; None for a catalogue name
-    notes: tuple[str, ...]  # what a reader of its results must know
+    load: Load
+    path: Path | None
+    notes: tuple[str, ...]
 
     def executor(
         self, *, positions: int, sequences: int, threads: int, stop_ids: Collection[int] = ()
@@ -40,22 +52,17 @@ class OpenModel:
         return Executor(self.network, blocks, positions, threads, stop_ids)
 
 
-def open_model(
-    name: str | None,
-    load: Load | None,
-    compute: Compute,
-    progress: Callable[[float], None] = lambda share: None,
-) -> OpenModel:
+def find_model(name: str | None, load: Load | None, compute: Compute) -> FoundModel:
     """`name`: a Hugging Face directory, a GGUF file or a catalogue name; None: the embedded default.
 
     `load` None: real weights, but random ones in place of a default that isn't installed. InputError where
-    the model is unknown, damaged, not runnable or too large for the memory, before its weights are read.
+    the model is unknown, not runnable, or too large for the memory.
     """
     notes = []
     if name is None:
         default = default_model_path()
         if default is None and load == "real":
-            raise InputError(HOW_TO_GET_IT)
+            raise InputError(f"the default model is not installed: {HOW_TO_GET_IT}")
         if default is None:
             notes.append(f"The default model is not installed: {HOW_TO_GET_IT}.")
             load = "random"
@@ -66,18 +73,36 @@ def open_model(
     if path is None and load != "random":
         raise InputError(
             f"{name} names a shape, and no weights come with it: give a directory or a .gguf file, or "
-            "--load random, which costs the same time"
+            "--load random, which takes the same time"
         )
     require_memory(f"{spec.name} in {compute}", network_bytes(spec, compute))
-    source = random_weights(spec) if path is None or load == "random" else open_weights(path, spec)
+    return FoundModel(spec, load or "real", path, compute, tuple(notes))
+
+
+def load_model(found: FoundModel, progress: Callable[[float], None] = lambda share: None) -> OpenModel:
+    """Read and pack its weights. InputError where a file is damaged or lacks something."""
+    spec, compute, notes = found.spec, found.compute, list(found.notes)
+    if found.path is None or found.load == "random":
+        source = random_weights(spec)
+        notes.append("The weights are random: shapes and speed are the model's, the text is not.")
+    else:
+        source = open_weights(found.path, spec)
     network = load_network(source, spec, compute, progress)
-    if source.kind == "random":
-        notes.append("The weights are random: the shapes and so the speed are the model's, the text is not.")
-    converted = [name for name in source.formats if name not in ("BF16", "F32", "F16")]
-    if converted:
-        notes.append(f"{', '.join(converted)} tensors were dequantised to {compute} on loading.")
+    if quantised := [name for name in source.formats if name not in PLAIN_FORMATS]:
+        notes.append(f"{', '.join(quantised)} tensors were dequantised to {compute} on loading.")
     if compute == "bf16" and not HAS_BF16_DOT:
         notes.append(
             "This processor has no BF16 dot products: weights and KV cache are BF16, arithmetic is float32."
         )
-    return OpenModel(spec, network, source.kind, path, tuple(notes))
+    return OpenModel(spec, network, source.kind, found.path, tuple(notes))
+
+
+def require_window(spec: ModelSpec, prompt_tokens: int, output_tokens: int) -> None:
+    """InputError where a request is empty, or longer than the model's context window."""
+    if not prompt_tokens:
+        raise InputError("the prompt has no tokens: give some text")
+    if prompt_tokens + output_tokens > spec.context_length:
+        raise InputError(
+            f"{prompt_tokens} tokens in and {output_tokens} out are more than the context window of "
+            f"{spec.name}, {spec.context_length} tokens"
+        )

@@ -34,7 +34,7 @@ class Label:
 def require_charts() -> None:
     """Raise InputError where vl-convert is missing: to be called before a measurement that wants a page."""
     try:
-        import vl_convert  # noqa: F401, PLC0415  # an optional extra
+        import vl_convert  # noqa: F401  # an optional extra
     except ImportError:
         raise InputError("charts need vl-convert: pip install 'twophase[charts]'") from None
 
@@ -42,7 +42,7 @@ def require_charts() -> None:
 def svg(spec: Spec, title: str) -> str:
     """Draw a specification as inline SVG; `title` is what a screen reader says."""
     require_charts()
-    import vl_convert  # noqa: PLC0415
+    import vl_convert
 
     drawn = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
     return str(drawn).replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
