@@ -24,7 +24,7 @@ def load_spec(name: str) -> ModelSpec:
     entry = catalogue().get(name.lower())
     if entry is not None:
         return spec_from_config(entry, entry["title"], f"the catalogue's {name.lower()}")
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))  # unlike Path.expanduser, leaves an unknown user's ~ as it is
     if path.suffix == ".gguf":
         return read_gguf_spec(path)
     if name and os.path.exists(path):  # unlike Path.exists, False for a name too long or out of reach

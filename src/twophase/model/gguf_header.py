@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from twophase.errors import InputError
 from twophase.model.gguf_file import GGUFFile, TensorPlace, read_gguf
+from twophase.model.keys import LARGEST
 from twophase.model.spec import MLP, Attention, Layer, ModelSpec, Rope
 
 FAMILIES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma3": "gemma3_text"}
@@ -46,19 +47,17 @@ def byte_count(place: TensorPlace) -> int:
 
 def spec_from_gguf(file: GGUFFile) -> ModelSpec:
     architecture = file.metadata.get("general.architecture")
-    if architecture not in FAMILIES:
-        known = ", ".join(FAMILIES)
-        raise InputError(f"{file.path}: architecture {architecture!r} is not known here; known are {known}")
-    header = Header(file, str(architecture))
+    if not isinstance(architecture, str) or architecture not in FAMILIES:
+        known, named = ", ".join(FAMILIES), _in_line(architecture)
+        raise InputError(f"{file.path}: architecture {named} is not known here; known are {known}")
+    header = Header(file, architecture)
     gemma = architecture == "gemma3"
     d_model, heads = header.count("embedding_length"), header.count("attention.head_count")
     kv_heads = header.count("attention.head_count_kv", heads)
     head_dim = header.count("attention.key_length", d_model // heads)
     if heads % kv_heads or head_dim % 2:
         raise InputError(f"{file.path}: {heads} heads of {head_dim} over {kv_heads} key-value heads can't be")
-    layers = header.count("block_count")
-    if layers > MOST_LAYERS:
-        raise InputError(f"{file.path} is damaged: it names {layers} layers")
+    layers = header.count("block_count", most=MOST_LAYERS)
     kinds = [gemma and (i + 1) % (GEMMA_LOCAL_LAYERS + 1) != 0 for i in range(layers)]
     mlp = MLP(header.count("feed_forward_length"), "gelu_tanh" if gemma else "silu")
 
@@ -77,7 +76,7 @@ def spec_from_gguf(file: GGUFFile) -> ModelSpec:
 
     return ModelSpec(
         name=str(file.metadata.get("general.name") or file.path.stem),
-        family=FAMILIES[str(architecture)],
+        family=FAMILIES[architecture],
         vocab_size=header.vocabulary(),
         d_model=d_model,
         layers=tuple(Layer(attention(slides), mlp) for slides in kinds),
@@ -87,6 +86,11 @@ def spec_from_gguf(file: GGUFFile) -> ModelSpec:
         sandwich_norms=gemma,
         embedding_scale=math.sqrt(d_model) if gemma else 1.0,
     )
+
+
+def _in_line(value: Any) -> str:
+    """A value as an error shows it, short and on one line, which NumPy's arrays are not."""
+    return f"{' '.join(repr(value).split()):.80}"
 
 
 def _scale(gemma: bool, layers: int, d_model: int, heads: int, head_dim: int) -> float:
@@ -103,36 +107,40 @@ class Header:
     file: GGUFFile
     architecture: str
 
-    def count(self, key: str, otherwise: int | None = None) -> int:
+    def count(self, key: str, otherwise: int | None = None, most: int = LARGEST) -> int:
         value = self._value(key, otherwise)
         if isinstance(value, np.ndarray | list):
             value = self._same(key, list(value))
-        if not isinstance(value, int | np.integer) or value < 1:
-            raise InputError(f"{self._name(key)} is {value!r}; it must be a whole number of at least 1")
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= most:
+            raise InputError(
+                f"{self._name(key)} is {_in_line(value)}; it must be a whole number from 1 to {most}"
+            )
         return int(value)
 
     def number(self, key: str, otherwise: float | None = None) -> float:
         value = self._value(key, otherwise)
-        if not isinstance(value, int | float) or not value > 0:
-            raise InputError(f"{self._name(key)} is {value!r}; it must be a number above zero")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30:
+            raise InputError(f"{self._name(key)} is {_in_line(value)}; it must be a number above zero")
         # Stored as float32: the shortest decimal that reads back as it is what was meant.
         return float(str(np.float32(value)))
 
     def rope(self, head_dim: int) -> Rope:
         theta = self.number("rope.freq_base", 10_000.0)
-        kind = self.file.metadata.get(f"{self.architecture}.rope.scaling.type", "none")
+        kind = str(self.file.metadata.get(f"{self.architecture}.rope.scaling.type", "none"))
         if "rope_freqs.weight" in self.file.tensors:
             return _rope_of_table(self.file, theta, head_dim)
         if kind == "none":
             return Rope(theta)
         if kind == "linear":
             return Rope(theta, "linear", self.number("rope.scaling.factor"))
-        raise InputError(f"{self.file.path}: rope scaling {kind!r} is not known; known are none and linear")
+        raise InputError(
+            f"{self.file.path}: rope scaling {_in_line(kind)} is not known; known are none and linear"
+        )
 
     def vocabulary(self) -> int:
         tensor = self.file.tensors.get("token_embd.weight")
-        if tensor is None:
-            raise InputError(f"{self.file.path} has no tensor token_embd.weight")
+        if tensor is None or not tensor.shape:
+            raise InputError(f"{self.file.path} has no matrix token_embd.weight")
         return tensor.shape[0]
 
     def _value(self, key: str, otherwise: Any) -> Any:
@@ -158,7 +166,7 @@ def _rope_of_table(file: GGUFFile, theta: float, head_dim: int) -> Rope:
     if place.type_id == F32 and count == head_dim // 2:
         stored = np.fromfile(file.path, "<f4", count, offset=place.offset)
     if 1 < stored.max() < np.inf:
-        rope = Rope(theta, "llama3", float(stored.max()), LLAMA3_LOW, LLAMA3_HIGH, LLAMA3_ORIGINAL)
+        rope = Rope(theta, "llama3", float(f"{stored.max():.5g}"), LLAMA3_LOW, LLAMA3_HIGH, LLAMA3_ORIGINAL)
         if np.allclose(stored, llama3_divisors(rope, head_dim), rtol=1e-4):
             return rope
     raise InputError(

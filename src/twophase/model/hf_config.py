@@ -41,7 +41,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": True,
         "rope_theta": 1_000_000.0,
         "rope_local_base_freq": 10_000.0,
-        "hidden_act": "gelu_pytorch_tanh",
+        "hidden_activation": "gelu_pytorch_tanh",
     },
 }
 ACTIVATIONS: dict[str, Activation] = {
@@ -68,7 +68,7 @@ def read_hf_config(path: Path) -> ModelSpec:
         raise InputError(f"{file} is not JSON, or is cut off: {error}") from None
     if not isinstance(config, dict):
         raise InputError(f"{file} is not a model's config: it holds no JSON object")
-    name = file.parent.name if file.name == "config.json" else file.stem
+    name = file.resolve().parent.name if file.name == "config.json" else file.stem
     return spec_from_config(config, name, str(file))
 
 
@@ -85,8 +85,9 @@ def spec_from_config(config: Config, name: str, where: str) -> ModelSpec:
         raise InputError(f"{where} has no model_type")
     if not isinstance(model_type, str) or model_type not in DEFAULTS:
         known = ", ".join(sorted([*DEFAULTS, "gemma3"]))
-        raise InputError(f"{where}: architecture {model_type!r} is not known here; known are {known}")
+        raise InputError(f"{where}: architecture {model_type!r:.80} is not known here; known are {known}")
     keys = Keys(config, DEFAULTS[model_type], where)
+    _refuse_other_rules(keys)
     layers = keys.count("num_hidden_layers", most=MOST_LAYERS)
     kinds = _layer_kinds(keys, model_type, layers)
     of_kind = {kind: _layer(keys, model_type, kind) for kind in dict.fromkeys(kinds)}
@@ -99,11 +100,18 @@ def spec_from_config(config: Config, name: str, where: str) -> ModelSpec:
         d_model=d_model,
         layers=tuple(of_kind[kind] for kind in kinds),
         context_length=keys.count("max_position_embeddings"),
-        tied_embeddings=bool(keys.get("tie_word_embeddings", False)),
+        tied_embeddings=keys.switch("tie_word_embeddings"),
         norm_eps=keys.number("rms_norm_eps", 1e-6),
         sandwich_norms=gemma,
         embedding_scale=math.sqrt(d_model) if gemma else 1.0,
     )
+
+
+def _refuse_other_rules(keys: Keys) -> None:
+    """Switches of the config classes that change what a network computes."""
+    for key in ("attn_logit_softcapping", "final_logit_softcapping", "use_bidirectional_attention"):
+        if keys.get(key):
+            raise InputError(f"{keys.where} sets {key}; models that use it are not known here")
 
 
 def _layer_kinds(keys: Keys, model_type: str, layers: int) -> list[str]:
@@ -127,7 +135,7 @@ def _layer_kinds(keys: Keys, model_type: str, layers: int) -> list[str]:
 
 def _window(keys: Keys, model_type: str, kind: str) -> int | None:
     """Layers may be named sliding while the window is switched off: by null, by 0, or by Qwen's switch."""
-    switched_on = model_type not in ("qwen2", "qwen3") or bool(keys.get("use_sliding_window", False))
+    switched_on = model_type not in ("qwen2", "qwen3") or keys.switch("use_sliding_window")
     if kind != SLIDING or model_type == "llama" or not switched_on or not keys.given("sliding_window"):
         return None
     return keys.count("sliding_window")
@@ -140,11 +148,14 @@ def _layer(keys: Keys, model_type: str, kind: str) -> Layer:
         raise InputError(
             f"{keys.where}: {heads} attention heads can't share {kv_heads} key-value heads evenly"
         )
-    head_dim = keys.count("head_dim", keys.count("hidden_size") // heads)
+    d_model = keys.count("hidden_size")
+    if keys.get("head_dim") is None and d_model % heads:
+        raise InputError(f"{keys.where}: {heads} attention heads can't share hidden_size {d_model} evenly")
+    head_dim = keys.count("head_dim", d_model // heads)
     if head_dim % 2:
         raise InputError(f"{keys.where}: head_dim is {head_dim}; rotary embeddings need an even one")
     # Qwen2 always has biases on queries, keys and values, and Mistral never; neither reads the key.
-    bias = model_type not in ("mistral", "qwen2") and bool(keys.get("attention_bias", False))
+    bias = model_type not in ("mistral", "qwen2") and keys.switch("attention_bias")
     attention = Attention(
         heads=heads,
         kv_heads=kv_heads,
@@ -156,12 +167,12 @@ def _layer(keys: Keys, model_type: str, kind: str) -> Layer:
         out_bias=bias,
         qk_norm=model_type in ("qwen3", "gemma3_text"),
     )
-    activation = keys.get("hidden_activation") or keys.get("hidden_act", "silu")
+    activation = keys.get("hidden_activation" if model_type == "gemma3_text" else "hidden_act", "silu")
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise InputError(
             f"{keys.where}: activation {activation!r:.40} is not known; known are {', '.join(ACTIVATIONS)}"
         )
-    mlp_bias = model_type == "llama" and bool(keys.get("mlp_bias", False))
+    mlp_bias = model_type == "llama" and keys.switch("mlp_bias")
     mlp = MLP(keys.count("intermediate_size"), ACTIVATIONS[activation], mlp_bias)
     return Layer(attention, mlp)
 

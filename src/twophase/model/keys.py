@@ -48,6 +48,12 @@ class Keys:
             raise InputError(f"{self.where}: {key} is {value!r:.40}; it must be a number above zero")
         return float(value)
 
+    def switch(self, key: str) -> bool:
+        value = self.get(key, False)
+        if not isinstance(value, bool):
+            raise InputError(f"{self.where}: {key} is {value!r:.40}; it must be true or false")
+        return value
+
     def inner(self, key: str) -> "Keys":
         """The object that stands under a key; empty where there is none."""
         value = self.get(key, {})
