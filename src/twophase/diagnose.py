@@ -1,7 +1,8 @@
 """The main job: run a model in our own engine, time both phases beside the machine's roofs, and judge."""
 
+import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypedDict
 
 import numpy as np
@@ -67,7 +68,7 @@ def diagnose(
     whole = _run_whole(bench, prompt_tokens, output_tokens, left, prefills, decodes)
 
     prefill_rows = tuple(_prefill_row(t, price) for t in sorted(prefills, key=lambda t: t.pass_.rows))
-    decode_rows = tuple(_decode_row(t, price) for t in sorted(decodes, key=lambda t: t.pass_.shape))
+    decode_rows = tuple(_decode_row(t, price) for t in sorted(decodes, key=_batch_then_context))
     fit = fit_ttft(prefill_rows)
     prefill_s, decode_s = whole or (
         ttft_at(fit, prompt_tokens),
@@ -75,17 +76,23 @@ def diagnose(
     )
     roofs = _roofs(bench, [*prefill_rows, *decode_rows], threads)
 
-    def floor_s(new: int, context: int) -> float:
-        flops, bytes_ = price(Pass((Span(0, new, context),)))
-        return max(flops / roofs.flops_per_s, bytes_ / roofs.read_bytes_per_s)
+    def floor_s(rows: Sequence[PrefillRow | DecodeRow], passes: Iterable[Pass]) -> float:
+        """Against the roofs as they were beside the rows of the phase."""
+        flops_per_s = statistics.median(row.flops / row.compute_s for row in rows)
+        read_bytes_per_s = statistics.median(row.bytes / row.memory_s for row in rows)
+        priced = map(price, passes)
+        return sum(max(flops / flops_per_s, bytes_ / read_bytes_per_s) for flops, bytes_ in priced)
+
+    steps = [Pass((Span(0, 1, prompt_tokens + i),)) for i in range(output_tokens - 1)]
+    single = [row for row in decode_rows if row.batch == 1]
 
     request = RequestSplit(
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
         prefill_s=prefill_s,
         decode_s=decode_s,
-        prefill_floor_s=floor_s(prompt_tokens, 0),
-        decode_floor_s=sum(floor_s(1, prompt_tokens + i) for i in range(output_tokens - 1)),
+        prefill_floor_s=min(prefill_s, floor_s(prefill_rows[-3:], [Pass((Span(0, prompt_tokens, 0),))])),
+        decode_floor_s=min(decode_s, floor_s(single, steps)),
         dominant="prefill" if prefill_s >= decode_s else "decode",
         extrapolated=whole is None,
     )
@@ -117,6 +124,10 @@ def diagnose(
     )
 
 
+def _batch_then_context(timed: Timed) -> tuple[int, int]:
+    return len(timed.pass_.spans), timed.pass_.spans[0].context
+
+
 def _run_whole(
     bench: Bench,
     prompt_tokens: int,
@@ -130,9 +141,7 @@ def _run_whole(
     itl_s = max(timed.median_s for timed in decodes if len(timed.pass_.spans) == 1)
     if longest.median_s * prompt_tokens / longest.pass_.rows + itl_s * output_tokens > left_s:
         return None
-    bench.probe()
     record = serve(bench, [random_ids(bench.executor, prompt_tokens)], output_tokens)[0]
-    bench.probe()
     return record.token_s[0] - record.arrival_s, record.token_s[-1] - record.token_s[0]
 
 
@@ -178,7 +187,7 @@ def _prefill_row(timed: Timed, price: Callable[[Pass], tuple[float, float]]) -> 
 
 
 def _decode_row(timed: Timed, price: Callable[[Pass], tuple[float, float]]) -> DecodeRow:
-    batch, context = len(timed.pass_.spans), timed.pass_.spans[0].context
+    batch, context = _batch_then_context(timed)
     return DecodeRow(batch=batch, context=context, itl_s=timed.median_s, **_figures(timed, price))
 
 
