@@ -187,7 +187,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_gguf(tmp_path_factory.mktemp("gguf") / "tiny.gguf", "gemma3", GGUF_CONFIGS["gemma3"]())
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_header_with_any_bytes_changed(data: st.DataObject, whole: Path) -> None:
     """It still reads, or it is refused in one line."""
