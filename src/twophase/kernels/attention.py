@@ -24,6 +24,7 @@ from twophase.kernels.lanes import (
     load,
     maximum,
     mul,
+    next_task,
     splat,
     store,
     sub,
@@ -170,8 +171,8 @@ def attend_rows(
 
 
 @kernel()
-def attend_share(
-    share_of: int,
+def attend_tasks(
+    counter: Any,
     qkv: Any,
     heads: int,
     kv_heads: int,
@@ -182,9 +183,8 @@ def attend_share(
     k_pool: Any,
     v_pool: Any,
     x: Any,
-    threads: int,
 ) -> None:
-    """Every `threads`-th task, from `share_of` on; a task is an item's rows against one KV head."""
+    """Take tasks until none is left; a task is an item's rows against one KV head."""
     width, share = qkv.shape[1] // (heads + 2 * kv_heads), heads // kv_heads
     y = qkv.reshape(qkv.size)
     room = max(QUERY_ROWS, share)
@@ -193,7 +193,8 @@ def attend_share(
     scores, weights = np.empty(16 * GROUP, np.float32), np.empty(16 * GROUP, x.dtype)
     values = np.empty(width * GROUP, v_pool.dtype)
     state = np.empty((room, 4), np.float32)
-    for task in range(share_of, items.shape[0] * kv_heads, threads):
+    task = next_task(counter)
+    while task < items.shape[0] * kv_heads:
         item, head = task // kv_heads, task % kv_heads
         first_row, rows, position = items[item, 1], items[item, 2] * share, items[item, 3]
         for r in range(rows):
@@ -209,6 +210,7 @@ def attend_share(
             whole = splat(np.float32(1) / state[r, SUM])
             for i in range(0, width, LANES):
                 store(x, at + i, mul(load(out, r * width + i), whole))
+        task = next_task(counter)
 
 
 @kernel(parallel=True)
@@ -231,5 +233,6 @@ def attend(
     included; items: [n, 4] of (span, its first token's row, tokens, position of the first), with at most
     max(1, QUERY_ROWS · kv_heads // heads) tokens; tables: [spans, blocks]; x: [rows, heads·width].
     """
-    for thread in prange(threads):
-        attend_share(thread, qkv, heads, kv_heads, scale, window, items, tables, k_pool, v_pool, x, threads)
+    counter = np.zeros(1, np.int64)
+    for _ in prange(threads):
+        attend_tasks(counter, qkv, heads, kv_heads, scale, window, items, tables, k_pool, v_pool, x)

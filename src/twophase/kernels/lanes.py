@@ -133,6 +133,17 @@ def put(typingctx, array, at, value):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def next_task(typingctx, counter):  # type: ignore[no-untyped-def]
+    """counter[0]++, atomically: threads take tasks as they get to them, and none waits for a slow one."""
+
+    def generate(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        data = context.make_array(counter)(context, b, args[0]).data
+        return b.atomic_rmw("add", data, I64(1), "monotonic")
+
+    return types.int64(counter), generate
+
+
+@intrinsic
 def splat(typingctx, scalar):  # type: ignore[no-untyped-def]
     return lanes(types.float32), lambda context, b, signature, args: broadcast(b, args[0], F32S)
 

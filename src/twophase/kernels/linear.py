@@ -6,10 +6,11 @@ import numpy as np
 from numba import prange
 
 from twophase.kernels.compiling import kernel
-from twophase.kernels.lanes import LANES, load, splat, store
+from twophase.kernels.lanes import LANES, load, next_task, splat, store
 from twophase.kernels.tile import PANELS, max_rows, max_rows_of_pairs, tile
 
 K_BLOCK = 1024  # of a panel: with a tile of x, what stays in the first-level cache
+TASKS_A_THREAD = 8
 ROW_BLOCK = 128  # of x: what stays in the second-level cache while the panels pass by
 
 
@@ -82,12 +83,23 @@ def panels(x: Any, w: Any, bias: Any, y: Any, first: int, last: int) -> None:
             panel_block(w, x, y, k, first, last, row, min(rows, row + ROW_BLOCK), most)
 
 
+@kernel()
+def tasks_of_panels(x: Any, w: Any, bias: Any, y: Any, size: int, counter: Any) -> None:
+    """Take `size` panels at a time until none is left."""
+    count = y.shape[1] // LANES
+    first = next_task(counter) * size
+    while first < count:
+        panels(x, w, bias, y, first, min(count, first + size))
+        first = next_task(counter) * size
+
+
 @kernel(parallel=True)
 def linear(x: Any, w: Any, bias: Any, y: Any, threads: int) -> None:
     """y[rows, n] = x[rows, k] · w + bias.
 
     x: float32 or bf16; w: panels of [n, k], flat; bias: [n], or empty; y: float32. n a multiple of 16.
     """
-    count = y.shape[1] // LANES
-    for thread in prange(threads):
-        panels(x, w, bias, y, count * thread // threads, count * (thread + 1) // threads)
+    counter = np.zeros(1, np.int64)
+    size = max(1, min(32, y.shape[1] // LANES // (TASKS_A_THREAD * threads) // 4)) * 4
+    for _ in prange(threads):
+        tasks_of_panels(x, w, bias, y, size, counter)
