@@ -74,8 +74,9 @@ def spec_from_gguf(file: GGUFFile) -> ModelSpec:
             qk_norm="blk.0.attn_q_norm.weight" in file.tensors,
         )
 
+    name = file.metadata.get("general.name")
     return ModelSpec(
-        name=str(file.metadata.get("general.name") or file.path.stem),
+        name=name if isinstance(name, str) and name else file.path.stem,
         family=FAMILIES[architecture],
         vocab_size=header.vocabulary(),
         d_model=d_model,
