@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twophase.kernels.packing import padded
+from twophase.kernels.packing import aligned, padded
 from twophase.kernels.rows import BLOCK_SIZE
 from twophase.model.spec import Attention, ModelSpec, Rope
 
@@ -49,7 +49,7 @@ def new_pool(spec: ModelSpec, blocks: int, compute: str, positions: int) -> KVPo
         width = padded(attention.head_dim)
         size = blocks * attention.kv_heads * width * BLOCK_SIZE
         cosines, sines = tables(attention.rope, attention.head_dim)
-        return LayerKV(np.zeros(size, dtype), np.zeros(size, dtype), width, cosines, sines)
+        return LayerKV(aligned(size, dtype), aligned(size, dtype), width, cosines, sines)
 
     return KVPool(tuple(layer(each.attention) for each in spec.layers), blocks)
 

@@ -9,7 +9,7 @@ from twophase.engine.bf16 import from_bf16, to_bf16
 from twophase.engine.network import NOTHING, Compute, LayerWeights, Network
 from twophase.engine.tensors import Array, WeightSource
 from twophase.errors import InputError
-from twophase.kernels.packing import pack_panels, padded
+from twophase.kernels.packing import aligned, pack_panels, padded
 from twophase.model.spec import Layer, ModelSpec
 
 CHUNK_ROWS = 1 << 11  # read and converted at a time: what stays in cache; a multiple of 16
@@ -47,7 +47,7 @@ def load_network(
 ) -> Network:
     """`progress` is told the share of the weights that is done."""
     dtype = np.dtype(np.uint16 if compute == "bf16" else np.float32)
-    arena = np.empty(network_bytes(spec, compute) // dtype.itemsize, dtype)
+    arena = aligned(network_bytes(spec, compute) // dtype.itemsize, dtype)
     packer = _Packer(source, arena, progress)
     d = padded(spec.d_model)
     embedding = packer.pack({"embedding": 1}, padded(spec.vocab_size), d)

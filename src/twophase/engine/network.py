@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -11,14 +12,15 @@ from twophase.engine.batch import Batch
 from twophase.engine.kv import KVPool
 from twophase.kernels.attention import attend
 from twophase.kernels.linear import linear
-from twophase.kernels.packing import padded
+from twophase.kernels.packing import aligned, padded
 from twophase.kernels.rows import activate, add_norm, embed, norm, position_and_cache
 from twophase.kernels.tile import activation_dtype
 from twophase.model.spec import Layer, ModelSpec
 
 Compute = Literal["bf16", "float32"]
 Array = NDArray[Any]
-NOTHING = np.zeros(0, np.float32)
+FLOAT32 = np.dtype(np.float32)
+NOTHING = np.zeros(0, FLOAT32)
 ENDLESS = 1 << 30  # a window that nothing outgrows
 
 
@@ -52,46 +54,46 @@ class Network:
     norm: Array
     layers: tuple[LayerWeights, ...]
 
-    @property
-    def weight_bytes(self) -> int:
-        return self.arena.nbytes
-
 
 def forward(network: Network, pool: KVPool, batch: Batch, threads: int) -> Array:
     """Run a pass: write its KV into the pool and return float32 logits [rows that want them, vocabulary]."""
     spec, rows, width = network.spec, len(batch.ids), padded(network.spec.d_model)
     eps, x_type = np.float32(spec.norm_eps), activation_dtype(network.compute)
-    h, y = np.empty((rows, width), np.float32), np.empty((rows, width), np.float32)
-    x = np.empty((rows, width), x_type)
+    items = cache(batch.items)
 
+    @cache  # layers of one shape share their buffers
+    def buffer(use: str, columns: int, dtype: np.dtype[Any] = FLOAT32) -> Array:
+        return aligned((rows, columns), dtype)
+
+    h, y, x = buffer("h", width), buffer("y", width), buffer("x", width, x_type)
     embed(network.embedding, batch.ids, np.float32(spec.embedding_scale), h, threads)
     norm(h, network.layers[0].attention_norm, spec.d_model, eps, x, threads)
-    for layer, weights, cache, following in _with_next_norm(network, pool):
+    for layer, weights, kv, following in _with_next_norm(network, pool):
         attention = layer.attention
-        qkv = np.empty((rows, (attention.heads + 2 * attention.kv_heads) * cache.width), np.float32)
-        attended = np.empty((rows, attention.heads * cache.width), x_type)
         heads, kv_heads = attention.heads, attention.kv_heads
+        qkv = buffer("qkv", (heads + 2 * kv_heads) * kv.width)
+        attended = buffer("attended", heads * kv.width, x_type)
         linear(x, weights.qkv, weights.qkv_bias, qkv, threads)
         position_and_cache(
             qkv, heads, kv_heads, attention.head_dim, weights.q_norm, weights.k_norm, eps,
-            cache.cosines, cache.sines, batch.positions, batch.slots, cache.k, cache.v, threads,
+            kv.cosines, kv.sines, batch.positions, batch.slots, kv.k, kv.v, threads,
         )  # fmt: skip
         attend(
             qkv, heads, kv_heads, np.float32(attention.scale), attention.window or ENDLESS,
-            batch.items(heads, kv_heads), batch.tables, cache.k, cache.v, attended, threads,
+            items(heads, kv_heads), batch.tables, kv.k, kv.v, attended, threads,
         )  # fmt: skip
         linear(attended, weights.o, weights.o_bias, y, threads)
         add_norm(h, y, weights.attention_post_norm, weights.mlp_norm, spec.d_model, eps, x, threads)
 
-        gate_up = np.empty((rows, 2 * padded(layer.mlp.d_ff)), np.float32)
-        active = np.empty((rows, padded(layer.mlp.d_ff)), x_type)
+        gate_up = buffer("gate_up", 2 * padded(layer.mlp.d_ff))
+        active = buffer("active", padded(layer.mlp.d_ff), x_type)
         linear(x, weights.gate_up, weights.gate_up_bias, gate_up, threads)
         activate(gate_up, layer.mlp.activation == "gelu_tanh", active, threads)
         linear(active, weights.down, weights.down_bias, y, threads)
         add_norm(h, y, weights.mlp_post_norm, following, spec.d_model, eps, x, threads)
 
     last = np.ascontiguousarray(x[batch.logit_rows])
-    logits = np.empty((len(last), padded(spec.vocab_size)), np.float32)
+    logits = aligned((len(last), padded(spec.vocab_size)), np.float32)
     if len(last):
         linear(last, network.head, NOTHING, logits, threads)
     return logits[:, : spec.vocab_size]

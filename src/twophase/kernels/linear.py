@@ -9,9 +9,9 @@ from twophase.kernels.compiling import kernel
 from twophase.kernels.lanes import LANES, load, next_task, splat, store
 from twophase.kernels.tile import PANELS, max_rows, max_rows_of_pairs, tile
 
-K_BLOCK = 1024  # of a panel: with a tile of x, what stays in the first-level cache
+K_BLOCK = 256  # of a panel: with a tile of x, what stays in the first-level cache
 TASKS_A_THREAD = 8
-ROW_BLOCK = 128  # of x: what stays in the second-level cache while the panels pass by
+ROW_BLOCK = 64  # of x: what stays in the second-level cache while the panels pass by
 
 
 @kernel()

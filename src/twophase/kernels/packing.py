@@ -1,16 +1,28 @@
 """Weights into panels, the one layout that both phases read, and float32 into bf16."""
 
+import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from twophase.kernels.lanes import LANES
+
+CACHE_LINE = 64
 
 
 def padded(size: int) -> int:
     """The next multiple of 16: what a row or a panel takes."""
     return -(-size // LANES) * LANES
+
+
+def aligned(shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """An uninitialised array that begins on a cache line: NumPy's begin 16 bytes behind one, and every
+    vector of a panel would lie across two."""
+    size = math.prod(shape) if isinstance(shape, tuple) else shape
+    raw = np.empty(size * np.dtype(dtype).itemsize + CACHE_LINE, np.uint8)
+    start = -raw.ctypes.data % CACHE_LINE
+    return raw[start : len(raw) - CACHE_LINE + start].view(dtype).reshape(shape)
 
 
 def pack_panels(matrix: NDArray[Any], out: NDArray[Any]) -> None:

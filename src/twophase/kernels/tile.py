@@ -52,9 +52,9 @@ def instructions(compute: str) -> str:
     return "float32 arithmetic"
 
 
-def activation_dtype(compute: str) -> type[np.generic]:
+def activation_dtype(compute: str) -> np.dtype[Any]:
     """What matrix kernels take as x: bf16 only where the processor multiplies it."""
-    return np.uint16 if compute == "bf16" and HAS_BF16_DOT else np.float32
+    return np.dtype(np.uint16 if compute == "bf16" and HAS_BF16_DOT else np.float32)
 
 
 class _BFloat(ir.Type):
