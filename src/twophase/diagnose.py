@@ -3,12 +3,12 @@
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypedDict
+from typing import Any
 
 import numpy as np
 
 from twophase.advise.bend import fit_ttft, ttft_at
-from twophase.advise.diagnosis import Bound, DecodeRow, Diagnosis, PrefillRow, RequestSplit, Roofs
+from twophase.advise.diagnosis import DecodeRow, Diagnosis, PrefillRow, RequestSplit, Roofs, Row
 from twophase.advise.verdict import bound_of, judge
 from twophase.cost.operators import price_of
 from twophase.cost.pass_ import Pass, Span
@@ -76,7 +76,7 @@ def diagnose(
     )
     roofs = _roofs(bench, [*prefill_rows, *decode_rows], threads)
 
-    def floor_s(rows: Sequence[PrefillRow | DecodeRow], passes: Iterable[Pass]) -> float:
+    def floor_s(rows: Sequence[Row], passes: Iterable[Pass]) -> float:
         """Against the roofs as they were beside the rows of the phase."""
         flops_per_s = statistics.median(row.flops / row.compute_s for row in rows)
         read_bytes_per_s = statistics.median(row.bytes / row.memory_s for row in rows)
@@ -152,19 +152,7 @@ def _decode_seconds(rows: Sequence[DecodeRow], prompt_tokens: int, output_tokens
     return float(np.sum(level + max(slope, 0.0) * (prompt_tokens + np.arange(output_tokens - 1))))
 
 
-class _Figures(TypedDict):
-    floor_s: float
-    compute_s: float
-    memory_s: float
-    flops: float
-    bytes: float
-    mfu: float
-    mbu: float
-    bound: Bound
-    runs: int
-
-
-def _figures(timed: Timed, price: Callable[[Pass], tuple[float, float]]) -> _Figures:
+def _figures(timed: Timed, price: Callable[[Pass], tuple[float, float]]) -> dict[str, Any]:
     """A row against the roofs beside it: the best of its probes, or of its own runs where one beat them."""
     flops, bytes_ = price(timed.pass_)
     compute_s = flops / max(timed.flops_per_s, flops / timed.best_s)
@@ -191,7 +179,7 @@ def _decode_row(timed: Timed, price: Callable[[Pass], tuple[float, float]]) -> D
     return DecodeRow(batch=batch, context=context, itl_s=timed.median_s, **_figures(timed, price))
 
 
-def _roofs(bench: Bench, rows: Sequence[PrefillRow | DecodeRow], threads: int) -> Roofs:
+def _roofs(bench: Bench, rows: Sequence[Row], threads: int) -> Roofs:
     """The best of the whole run: of every probe, and of every pass that beat the probes beside it."""
     compute = bench.executor.network.compute
     flops_per_s = max(*bench.flops_per_s, *(row.flops / row.compute_s for row in rows))

@@ -13,7 +13,19 @@ PROMPTS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 def row(tokens: int, ttft_s: float, compute_s: float = 1.0, memory_s: float = 0.5) -> PrefillRow:
     floor_s = max(compute_s, memory_s)
-    return PrefillRow(tokens, ttft_s, floor_s, compute_s, memory_s, 1.0, 1.0, 0.5, 0.5, "compute", 3)
+    return PrefillRow(
+        prompt_tokens=tokens,
+        ttft_s=ttft_s,
+        floor_s=floor_s,
+        compute_s=compute_s,
+        memory_s=memory_s,
+        flops=1.0,
+        bytes=1.0,
+        mfu=0.5,
+        mbu=0.5,
+        bound="compute",
+        runs=3,
+    )
 
 
 def curve(a: float, b: float, c: float, noise: float = 0.0, seed: int = 0) -> list[PrefillRow]:

@@ -7,7 +7,20 @@ from twophase.advise.evidence import line, weights_a_pass
 
 
 def row(batch: int, context: int, moved: float) -> DecodeRow:
-    return DecodeRow(batch, context, 1.0, 0.5, 0.1, 0.5, 1.0, moved, 0.1, 0.5, "memory", 3)
+    return DecodeRow(
+        batch=batch,
+        context=context,
+        itl_s=1.0,
+        floor_s=0.5,
+        compute_s=0.1,
+        memory_s=0.5,
+        flops=1.0,
+        bytes=moved,
+        mfu=0.1,
+        mbu=0.5,
+        bound="memory",
+        runs=3,
+    )
 
 
 def test_weights_are_what_is_left_beyond_the_kv_cache() -> None:

@@ -1,4 +1,4 @@
-"""Runs tests as on a processor with AVX512-BF16: its dot product is emulated, all around it is what runs there.
+"""Runs tests as on a processor with AVX512-BF16: the dot product is emulated, the rest is what runs there.
 
 python tests/kernels/emulated_dot.py tests/kernels/test_linear.py ...
 """

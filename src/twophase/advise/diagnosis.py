@@ -27,12 +27,10 @@ class Roofs:
     cpu: str
 
 
-@dataclass(frozen=True, slots=True)
-class PrefillRow:
-    """A prompt prefilled in one pass, batch 1. Utilisations are shares of the roofs, 0..1."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A pass against the roofs as they were beside it. Utilisations are shares of those roofs, 0..1."""
 
-    prompt_tokens: int
-    ttft_s: float  # measured, median
     floor_s: float
     compute_s: float  # the floor's two sides
     memory_s: float
@@ -41,25 +39,24 @@ class PrefillRow:
     mfu: float
     mbu: float
     bound: Bound
-    runs: int
+    runs: int  # whose median was taken
 
 
-@dataclass(frozen=True, slots=True)
-class DecodeRow:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefillRow(Row):
+    """A prompt prefilled in one pass, batch 1."""
+
+    prompt_tokens: int
+    ttft_s: float  # measured, median
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeRow(Row):
     """One decode pass: `batch` sequences, each with `context` tokens in its KV cache."""
 
     batch: int
     context: int
     itl_s: float  # measured, median
-    floor_s: float
-    compute_s: float
-    memory_s: float
-    flops: float
-    bytes: float
-    mfu: float
-    mbu: float
-    bound: Bound
-    runs: int
 
 
 @dataclass(frozen=True, slots=True)
