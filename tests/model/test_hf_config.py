@@ -124,6 +124,11 @@ def test_a_quantised_checkpoint_keeps_its_shape() -> None:
         ({"rope_scaling": {"type": "linear"}}, "rope_scaling has no factor"),
         ({"rope_theta": "1e4"}, "rope_theta is '1e4'; it must be a number above zero"),
         ({"rope_parameters": 1}, "rope_parameters is 1; it must be an object"),
+        ({"hidden_size": 66}, "4 attention heads can't share hidden_size 66 evenly"),
+        ({"tie_word_embeddings": "false"}, "tie_word_embeddings is 'false'; it must be true or false"),
+        ({"attention_bias": 1}, "attention_bias is 1; it must be true or false"),
+        ({"final_logit_softcapping": 30.0}, "sets final_logit_softcapping; models that use it are not known"),
+        ({"use_bidirectional_attention": True}, "sets use_bidirectional_attention"),
     ],
 )
 def test_what_is_wrong_is_named(changes: dict[str, Any], says: str) -> None:
@@ -191,3 +196,16 @@ def test_a_directory_or_its_file(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(SMALL))
     assert read_hf_config(tmp_path) == read_hf_config(tmp_path / "config.json")
     assert read_hf_config(tmp_path).name == tmp_path.name
+
+
+def test_gemma_reads_hidden_activation_alone() -> None:
+    changed = {**GEMMA, "text_config": {**GEMMA_TEXT, "hidden_act": "silu"}}
+    assert spec_from_config(changed, "gemma", "config.json") == spec_from_config(
+        GEMMA, "gemma", "config.json"
+    )
+
+
+def test_the_folder_one_stands_in_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(SMALL))
+    monkeypatch.chdir(tmp_path)
+    assert read_hf_config(Path()).name == read_hf_config(Path("config.json")).name == tmp_path.name
