@@ -2,13 +2,11 @@
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from twophase.advise.bend import fit_ttft, ttft_at
-from twophase.advise.diagnosis import DecodeRow, Diagnosis, PrefillRow, RequestSplit, Roofs, Row
+from twophase.advise.diagnosis import DecodeRow, Diagnosis, PrefillRow, RequestSplit, Roofs
 from twophase.advise.verdict import bound_of, judge
 from twophase.cost.operators import price_of
 from twophase.cost.pass_ import Pass, Span
@@ -46,15 +44,14 @@ def diagnose(
     spec, network = model.spec, model.network
     require_window(spec, prompt_tokens, output_tokens)
     item_bytes = network.arena.itemsize
-
     price = price_of(spec, item_bytes, item_bytes)
-    report("probing the machine's roofs", 0.0)
+    report("probing the machine and preparing kernels", 0.0)
     bench = new_bench(model.executor(positions=16, sequences=1, threads=threads), price)
-    sizes = plan(bench, budget_s, spec.context_length)
+    sizes = plan(bench, budget_s, spec.context_length, prompt_tokens + output_tokens // 2)
     positions, sequences = positions_needed(sizes, prompt_tokens + output_tokens)
     bench.executor = model.executor(positions=positions, sequences=sequences, threads=threads)
-    report("compiling kernels (once a machine)", 0.02)
     bench.executor.warm_up()
+    measuring = time.perf_counter()
 
     prefills, decodes = [], []
     for timed in time_prefills(bench, sizes):
@@ -64,35 +61,37 @@ def diagnose(
         decodes.append(timed)
         report("timing decodes", 0.5 + 0.2 * len(decodes) / (len(sizes.contexts) + len(sizes.batches)))
     report("running the reference request", 0.7)
-    left = budget_s - (time.perf_counter() - started)
+    left = budget_s - (time.perf_counter() - measuring)
     whole = _run_whole(bench, prompt_tokens, output_tokens, left, prefills, decodes)
 
-    prefill_rows = tuple(_prefill_row(t, price) for t in sorted(prefills, key=lambda t: t.pass_.rows))
-    decode_rows = tuple(_decode_row(t, price) for t in sorted(decodes, key=_batch_then_context))
+    roofs = _roofs(bench, [*prefills, *decodes], threads)
+    prefill_rows = tuple(_prefill_row(t, roofs) for t in sorted(prefills, key=lambda t: t.pass_.rows))
+    decode_rows = tuple(_decode_row(t, roofs) for t in sorted(decodes, key=_batch_then_context))
     fit = fit_ttft(prefill_rows)
-    prefill_s, decode_s = whole or (
-        ttft_at(fit, prompt_tokens),
-        _decode_seconds(decode_rows, prompt_tokens, output_tokens),
-    )
-    roofs = _roofs(bench, [*prefill_rows, *decode_rows], threads)
 
-    def floor_s(rows: Sequence[Row], passes: Iterable[Pass]) -> float:
-        """Against the roofs as they were beside the rows of the phase."""
-        flops_per_s = statistics.median(row.flops / row.compute_s for row in rows)
-        read_bytes_per_s = statistics.median(row.bytes / row.memory_s for row in rows)
-        priced = map(price, passes)
-        return sum(max(flops / flops_per_s, bytes_ / read_bytes_per_s) for flops, bytes_ in priced)
+    def floor_s(pass_: Pass) -> float:
+        flops, bytes_ = price(pass_)
+        return max(flops / roofs.flops_per_s, bytes_ / roofs.read_bytes_per_s)
 
-    steps = [Pass((Span(0, 1, prompt_tokens + i),)) for i in range(output_tokens - 1)]
-    single = [row for row in decode_rows if row.batch == 1]
-
+    prefill_floor_s = floor_s(Pass((Span(0, prompt_tokens, 0),)))
+    decode_floor_s = sum(floor_s(Pass((Span(0, 1, prompt_tokens + i),))) for i in range(output_tokens - 1))
+    if whole is None:
+        longest = prefill_rows[-1]
+        beyond = prompt_tokens > longest.prompt_tokens
+        prefill_s = (
+            prefill_floor_s * longest.ttft_s / longest.floor_s if beyond else ttft_at(fit, prompt_tokens)
+        )
+        slowdown = statistics.median(row.itl_s / row.floor_s for row in decode_rows if row.batch == 1)
+        decode_s = decode_floor_s * slowdown
+    else:
+        prefill_s, decode_s = whole
     request = RequestSplit(
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
         prefill_s=prefill_s,
         decode_s=decode_s,
-        prefill_floor_s=min(prefill_s, floor_s(prefill_rows[-3:], [Pass((Span(0, prompt_tokens, 0),))])),
-        decode_floor_s=min(decode_s, floor_s(single, steps)),
+        prefill_floor_s=min(prefill_s, prefill_floor_s),
+        decode_floor_s=min(decode_s, decode_floor_s),
         dominant="prefill" if prefill_s >= decode_s else "decode",
         extrapolated=whole is None,
     )
@@ -120,7 +119,7 @@ def diagnose(
         request=request,
         verdict=verdict,
         seconds=time.perf_counter() - started,
-        notes=(*model.notes, *_notes(roofs, request, [*prefills, *decodes], price)),
+        notes=(*model.notes, *_notes(roofs, request, [*prefills, *decodes])),
     )
 
 
@@ -145,18 +144,12 @@ def _run_whole(
     return record.token_s[0] - record.arrival_s, record.token_s[-1] - record.token_s[0]
 
 
-def _decode_seconds(rows: Sequence[DecodeRow], prompt_tokens: int, output_tokens: int) -> float:
-    """Summed over the request's decode passes; ITL straight in context, by least squares at batch 1."""
-    contexts, seconds = np.array([(row.context, row.itl_s) for row in rows if row.batch == 1]).T
-    slope, level = np.polyfit(contexts, seconds, 1) if len(contexts) > 1 else (0.0, seconds[0])
-    return float(np.sum(level + max(slope, 0.0) * (prompt_tokens + np.arange(output_tokens - 1))))
-
-
-def _figures(timed: Timed, price: Callable[[Pass], tuple[float, float]]) -> dict[str, Any]:
-    """A row against the roofs beside it: the best of its probes, or of its own runs where one beat them."""
-    flops, bytes_ = price(timed.pass_)
-    compute_s = flops / max(timed.flops_per_s, flops / timed.best_s)
-    memory_s = bytes_ / max(timed.read_bytes_per_s, bytes_ / timed.best_s)
+def _figures(timed: Timed, roofs: Roofs) -> dict[str, Any]:
+    """A pass against the run's best roofs; what binds it is judged by the roofs as they were beside it."""
+    flops, bytes_ = timed.cost
+    compute_s, memory_s = flops / roofs.flops_per_s, bytes_ / roofs.read_bytes_per_s
+    flops_beside, read_beside = _beside(timed)
+    slow_compute_s, slow_memory_s = flops / flops_beside, bytes_ / read_beside
     return {
         "floor_s": max(compute_s, memory_s),
         "compute_s": compute_s,
@@ -165,25 +158,32 @@ def _figures(timed: Timed, price: Callable[[Pass], tuple[float, float]]) -> dict
         "bytes": bytes_,
         "mfu": compute_s / timed.median_s,
         "mbu": memory_s / timed.median_s,
-        "bound": bound_of(measured_s=timed.median_s, compute_s=compute_s, memory_s=memory_s),
+        "bound": bound_of(measured_s=timed.median_s, compute_s=slow_compute_s, memory_s=slow_memory_s),
         "runs": len(timed.seconds),
+        "roof_share": max(compute_s, memory_s) / max(slow_compute_s, slow_memory_s),
     }
 
 
-def _prefill_row(timed: Timed, price: Callable[[Pass], tuple[float, float]]) -> PrefillRow:
-    return PrefillRow(prompt_tokens=timed.pass_.rows, ttft_s=timed.median_s, **_figures(timed, price))
+def _beside(timed: Timed) -> tuple[float, float]:
+    """(FLOP/s, bytes/s) that the machine showed around a pass: its probes', or its own where it beat them."""
+    flops, bytes_ = timed.cost
+    return max(timed.flops_per_s, flops / timed.best_s), max(timed.read_bytes_per_s, bytes_ / timed.best_s)
 
 
-def _decode_row(timed: Timed, price: Callable[[Pass], tuple[float, float]]) -> DecodeRow:
+def _prefill_row(timed: Timed, roofs: Roofs) -> PrefillRow:
+    return PrefillRow(prompt_tokens=timed.pass_.rows, ttft_s=timed.median_s, **_figures(timed, roofs))
+
+
+def _decode_row(timed: Timed, roofs: Roofs) -> DecodeRow:
     batch, context = _batch_then_context(timed)
-    return DecodeRow(batch=batch, context=context, itl_s=timed.median_s, **_figures(timed, price))
+    return DecodeRow(batch=batch, context=context, itl_s=timed.median_s, **_figures(timed, roofs))
 
 
-def _roofs(bench: Bench, rows: Sequence[Row], threads: int) -> Roofs:
+def _roofs(bench: Bench, timed: Sequence[Timed], threads: int) -> Roofs:
     """The best of the whole run: of every probe, and of every pass that beat the probes beside it."""
     compute = bench.executor.network.compute
-    flops_per_s = max(*bench.flops_per_s, *(row.flops / row.compute_s for row in rows))
-    read_bytes_per_s = max(*bench.read_bytes_per_s, *(row.bytes / row.memory_s for row in rows))
+    flops_per_s = max(*bench.flops_per_s, *(_beside(each)[0] for each in timed))
+    read_bytes_per_s = max(*bench.read_bytes_per_s, *(_beside(each)[1] for each in timed))
     return Roofs(
         flops_per_s=flops_per_s,
         read_bytes_per_s=read_bytes_per_s,
@@ -196,9 +196,7 @@ def _roofs(bench: Bench, rows: Sequence[Row], threads: int) -> Roofs:
     )
 
 
-def _notes(
-    roofs: Roofs, request: RequestSplit, timed: Sequence[Timed], price: Callable[[Pass], tuple[float, float]]
-) -> list[str]:
+def _notes(roofs: Roofs, request: RequestSplit, timed: Sequence[Timed]) -> list[str]:
     notes = []
     for name, unit, (low, high) in (
         ("matmul rate", "GFLOP/s", roofs.flops_per_s_range),
@@ -207,22 +205,29 @@ def _notes(
         if high - low > 4 * NOTABLE * high:
             notes.append(
                 f"The machine's {name} wandered between {low / 1e9:.0f} and {high / 1e9:.0f} {unit} during "
-                "the run; each row is held against the roof probed beside it."
+                "the run; floors are by the best of it, and roof_share tells a row's own."
             )
     beaten = [
         max(flops / each.flops_per_s, bytes_ / each.read_bytes_per_s) / each.best_s - 1
         for each in timed
-        for flops, bytes_ in [price(each.pass_)]
+        for flops, bytes_ in [each.cost]
     ]
     if max(beaten) > NOTABLE:
         notes.append(
             f"{sum(share > NOTABLE for share in beaten)} of {len(beaten)} rows ran faster than the probes "
-            f"beside them, by up to {max(beaten):.0%}: the machine sped up in between, and those rows set "
-            "their own roof."
+            f"beside them, by up to {max(beaten):.0%}: the machine sped up in between, and those runs "
+            "count as probes."
         )
+    longest = max(each.pass_.rows for each in timed)
     if request.extrapolated:
+        whole_s = request.prefill_s + request.decode_s
         notes.append(
-            "The reference request was not run whole: its times are summed from the measured passes "
-            "(a larger --budget runs it)."
+            "The reference request was not run whole: its times follow from the measured passes (a --budget "
+            f"of about {2 * whole_s + 30:.0f} s runs it)."
         )
+        if request.prompt_tokens > longest:
+            notes.append(
+                f"Its prompt is {request.prompt_tokens / longest:.1f} times the longest that was timed, "
+                f"{longest} tokens: its prefill is the floor times what that one took over its own."
+            )
     return notes

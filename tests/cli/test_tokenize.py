@@ -39,7 +39,7 @@ def test_bad_input_is_one_line(
 ) -> None:
     monkeypatch.setattr(default_model, "PACKAGE", "no_such_package")
     for arguments, said in [
-        ((), "twophase[gemma]"),
+        ((), "the extra gemma"),
         ((str(tmp_path),), "tokenizer.json is missing"),
         ((str(tmp_path / "none.gguf"),), "none.gguf"),
     ]:

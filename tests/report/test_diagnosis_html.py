@@ -134,5 +134,5 @@ def test_one_point_is_no_curve() -> None:
 
 def test_missing_charts_extra_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    with pytest.raises(InputError, match=r"pip install 'twophase\[charts\]'"):
+    with pytest.raises(InputError, match=r"the extra charts"):
         page(diagnosis(CHAT, 2000, 500))

@@ -29,7 +29,7 @@ class Roofs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A pass against the roofs as they were beside it. Utilisations are shares of those roofs, 0..1."""
+    """A pass against the run's best roofs. Utilisations are shares of them, 0..1."""
 
     floor_s: float
     compute_s: float  # the floor's two sides
@@ -40,6 +40,7 @@ class Row:
     mbu: float
     bound: Bound
     runs: int  # whose median was taken
+    roof_share: float = 1.0  # what the machine reached beside this row, of its best of the run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """From measured rows to what levers reason about: each phase of the request, measured and at the roof."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import median
 
 import numpy as np
 
@@ -19,6 +20,7 @@ class PhaseCost:
     compute_s: float
     memory_s: float
     weight_share: float
+    roof_share: float = 1.0  # of the machine's best speed, what it had while this was measured
 
     @property
     def weight_s(self) -> float:
@@ -95,8 +97,9 @@ def gather(
         prompt_tokens=request.prompt_tokens,
         output_tokens=request.output_tokens,
         prefill=prefill_cost(prefill, request, weights),
-        decode=phase_cost(
-            request.decode_s, request.decode_floor_s, (compute, memory), min(1.0, weights / read)
+        decode=replace(
+            phase_cost(request.decode_s, request.decode_floor_s, (compute, memory), min(1.0, weights / read)),
+            roof_share=median(row.roof_share for row in singles),
         ),
         fit=fit,
         decode_rows=tuple(decode),
@@ -114,7 +117,8 @@ def prefill_cost(rows: Sequence[PrefillRow], request: RequestSplit, weights: flo
         )
     )
     sides = (float(compute), float(memory))
-    return phase_cost(request.prefill_s, request.prefill_floor_s, sides, min(1.0, weights / float(moved)))
+    cost = phase_cost(request.prefill_s, request.prefill_floor_s, sides, min(1.0, weights / float(moved)))
+    return replace(cost, roof_share=median(row.roof_share for row in list(ordered.values())[-3:]))
 
 
 def phase_cost(

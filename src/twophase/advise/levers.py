@@ -184,7 +184,7 @@ def more_arithmetic(case: Evidence) -> Advice:
 
 def better_kernels(case: Evidence, phase: Phase) -> Advice:
     cost: PhaseCost = getattr(case, phase)
-    saving = max(0.0, cost.measured_s - cost.floor_s / REACHABLE)
+    saving = max(0.0, cost.measured_s - cost.floor_s / cost.roof_share / REACHABLE)
     why = (
         f"{phase} takes {duration(cost.measured_s)}, its floor is {duration(cost.floor_s)}: it runs at "
         f"{percent(cost.attained)} of the floor's speed"

@@ -14,9 +14,10 @@ from twophase.errors import InputError
 # A verb is a function in a module of its name, which imports light things at its top.
 VERBS = ("diagnose", "generate", "phases", "tokenize")
 
+INTERRUPTED = 128 + signal.SIGINT
+
 app = typer.Typer(
     name="twophase",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,  # rich costs a third of the time that --help may take
     pretty_exceptions_enable=False,
@@ -26,21 +27,24 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the verb; say what is wrong with bad input in one line on stderr, and exit with status 2."""
+    if len(sys.argv) == 1:
+        sys.argv.append("--help")
     try:
         status = app(standalone_mode=False)
     except InputError as error:
         fail(str(error), 2)
-    except KeyboardInterrupt:
-        fail("interrupted", 128 + signal.SIGINT)
     except BrokenPipeError:  # the reader went away: `twophase phases | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except typer.Abort:
-        fail("interrupted", 128 + signal.SIGINT)
+    except (KeyboardInterrupt, typer.Abort):
+        status = INTERRUPTED
     except Exception as error:
         if not hasattr(error, "format_message"):  # not the parser's own usage error
             raise
         fail(error.format_message(), 2)
+    if status == INTERRUPTED:
+        print(file=sys.stderr)  # behind the terminal's ^C
+        fail("interrupted", INTERRUPTED)
     sys.exit(status or 0)
 
 

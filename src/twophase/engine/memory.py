@@ -24,5 +24,5 @@ def require_memory(what: str, needed_bytes: int) -> None:
     if needed > free:
         raise InputError(
             f"{what} needs {needed / 2**30:.1f} GiB of memory and {free / 2**30:.1f} GiB is available: "
-            "take a smaller model, a shorter context or --compute bf16"
+            "take a smaller model or shorter sequences"
         )

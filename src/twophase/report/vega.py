@@ -36,7 +36,9 @@ def require_charts() -> None:
     try:
         import vl_convert  # noqa: F401  # an optional extra
     except ImportError:
-        raise InputError("charts need vl-convert: pip install 'twophase[charts]'") from None
+        raise InputError(
+            "charts need vl-convert: install the extra charts (pip install '.[charts]' in a clone)"
+        ) from None
 
 
 def svg(spec: Spec, title: str) -> str:
