@@ -5,13 +5,16 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from twophase.advise.bend import fit_ttft, ttft_at
+import numpy as np
+
+from twophase.advise.bend import fit_ttft
 from twophase.advise.diagnosis import DecodeRow, Diagnosis, PrefillRow, RequestSplit, Roofs
 from twophase.advise.verdict import bound_of, judge
 from twophase.cost.operators import price_of
 from twophase.cost.pass_ import Pass, Span
 from twophase.engine.measure import (
     Bench,
+    Price,
     Timed,
     new_bench,
     plan,
@@ -64,7 +67,8 @@ def diagnose(
     left = budget_s - (time.perf_counter() - measuring)
     whole = _run_whole(bench, prompt_tokens, output_tokens, left, prefills, decodes)
 
-    roofs = _roofs(bench, [*prefills, *decodes], threads)
+    whole_passes = _as_timed(price, prompt_tokens, output_tokens, whole) if whole else []
+    roofs = _roofs(bench, [*prefills, *decodes, *whole_passes], threads)
     prefill_rows = tuple(_prefill_row(t, roofs) for t in sorted(prefills, key=lambda t: t.pass_.rows))
     decode_rows = tuple(_decode_row(t, roofs) for t in sorted(decodes, key=_batch_then_context))
     fit = fit_ttft(prefill_rows)
@@ -75,23 +79,21 @@ def diagnose(
 
     prefill_floor_s = floor_s(Pass((Span(0, prompt_tokens, 0),)))
     decode_floor_s = sum(floor_s(Pass((Span(0, 1, prompt_tokens + i),))) for i in range(output_tokens - 1))
-    if whole is None:
-        longest = prefill_rows[-1]
-        beyond = prompt_tokens > longest.prompt_tokens
-        prefill_s = (
-            prefill_floor_s * longest.ttft_s / longest.floor_s if beyond else ttft_at(fit, prompt_tokens)
-        )
-        slowdown = statistics.median(row.itl_s / row.floor_s for row in decode_rows if row.batch == 1)
-        decode_s = decode_floor_s * slowdown
-    else:
-        prefill_s, decode_s = whole
+    # Where the request was not run: its floor, times what measured passes took over theirs.
+    over = np.interp(
+        np.log(prompt_tokens),
+        np.log([row.prompt_tokens for row in prefill_rows]),
+        [row.ttft_s / row.floor_s for row in prefill_rows],
+    )
+    slowdown = statistics.median(row.itl_s / row.floor_s for row in decode_rows if row.batch == 1)
+    prefill_s, decode_s = whole or (prefill_floor_s * float(over), decode_floor_s * slowdown)
     request = RequestSplit(
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
         prefill_s=prefill_s,
         decode_s=decode_s,
-        prefill_floor_s=min(prefill_s, prefill_floor_s),
-        decode_floor_s=min(decode_s, decode_floor_s),
+        prefill_floor_s=prefill_floor_s,
+        decode_floor_s=decode_floor_s,
         dominant="prefill" if prefill_s >= decode_s else "decode",
         extrapolated=whole is None,
     )
@@ -142,6 +144,17 @@ def _run_whole(
         return None
     record = serve(bench, [random_ids(bench.executor, prompt_tokens)], output_tokens)[0]
     return record.token_s[0] - record.arrival_s, record.token_s[-1] - record.token_s[0]
+
+
+def _as_timed(
+    price: Price, prompt_tokens: int, output_tokens: int, whole: tuple[float, float]
+) -> list[Timed]:
+    """The whole request's phases as witnesses of what the machine can do: decode by its middle pass."""
+    prefill = Pass((Span(0, prompt_tokens, 0),))
+    middle = Pass((Span(0, 1, prompt_tokens + output_tokens // 2),))
+    steps = max(1, output_tokens - 1)
+    seconds = [(prefill, whole[0]), (middle, whole[1] / steps)]
+    return [Timed(pass_, price(pass_), (each,), 0.0, 0.0) for pass_, each in seconds if each > 0]
 
 
 def _figures(timed: Timed, roofs: Roofs) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """The one error that a user causes: a line that says what is wrong and what would be right."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 
 class InputError(Exception):
@@ -17,3 +19,20 @@ def nearest(name: str, names: Iterable[str]) -> str:
     close = [each for each in get_close_matches(wanted, spelled, n=3, cutoff=0.5) if each not in begin_so]
     found = (begin_so + close)[:3]
     return f"; did you mean {', '.join(spelled[each] for each in found)}?" if found else ""
+
+
+def require_regular(path: Path) -> None:
+    """InputError where something is there that is no file: a device never ends, a pipe never begins."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is a {'directory' if path.is_dir() else 'device or a pipe'}, not a file")
+
+
+@contextmanager
+def damaged(path: Path) -> Iterator[None]:
+    """Around reading what others wrote: InputError where its content is not what it should be."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path} can't be read: {error.strerror}") from None
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise InputError(f"{path} is damaged: {type(error).__name__}: {error}") from None

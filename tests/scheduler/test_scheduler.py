@@ -26,7 +26,7 @@ def test_a_prompt_is_one_pass_and_each_further_token_another() -> None:
     assert scheduler.free_blocks == 8 and len(scheduler) == 0
 
 
-def test_eng_06_block_accounting() -> None:
+def test_block_accounting() -> None:
     """43 blocks of 16, prompt 526, 8 new tokens, budget 128."""
     scheduler = Scheduler(Limits(blocks=43, context_length=4096, max_tokens=128, block_size=16))
     scheduler.add(Request(0, 526, 8))

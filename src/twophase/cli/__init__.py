@@ -1,8 +1,11 @@
 """The command line: one thin file a verb. Heavy imports live inside the verbs that need them."""
 
+import io
 import os
+import pickle
 import signal
 import sys
+import warnings
 from importlib import import_module
 from typing import Annotated
 
@@ -15,6 +18,7 @@ from twophase.errors import InputError
 VERBS = ("diagnose", "generate", "phases", "tokenize")
 
 INTERRUPTED = 128 + signal.SIGINT
+LONGEST_LINE = 600  # of an error's letters
 
 app = typer.Typer(
     name="twophase",
@@ -27,6 +31,12 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the verb; say what is wrong with bad input in one line on stderr, and exit with status 2."""
+    warnings.formatwarning = lambda message, *rest, **more: f"twophase: {message}\n"
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # a terminal that can't show a letter still gets the rest
     if len(sys.argv) == 1:
         sys.argv.append("--help")
     try:
@@ -36,6 +46,10 @@ def main() -> None:
     except BrokenPipeError:  # the reader went away: `twophase phases | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:  # a full disk, a closed stream
+        fail(f"{error.filename or 'output'}: {error.strerror or error}", 1)
+    except pickle.UnpicklingError:
+        fail("the cache of compiled kernels is damaged: delete the folder twophase in ~/.cache", 2)
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
     except Exception as error:
@@ -49,7 +63,12 @@ def main() -> None:
 
 
 def fail(line: str, status: int) -> None:
-    print(f"twophase: {' '.join(line.split())}", file=sys.stderr)
+    """One line on stderr, without what a terminal might act upon."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in " ".join(line.split()))
+    if len(shown) > LONGEST_LINE:
+        shown = f"{shown[: LONGEST_LINE // 2]} ... {shown[-LONGEST_LINE // 2 :]}"
+    if sys.stderr is not None:
+        print(f"twophase: {shown}", file=sys.stderr)
     sys.exit(status)
 
 

@@ -1,5 +1,6 @@
 """twophase diagnose: where the time of a real request goes on this machine, and what would help."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -58,10 +59,6 @@ def diagnose(
             threads=cores,
             report=report,
         )
-    if html is not None:
-        from twophase.report.diagnosis_html import page
-
-        html.write_text(page(diagnosis), encoding="utf-8")
     if as_json:
         from twophase.report.diagnosis_json import to_json
 
@@ -72,7 +69,14 @@ def diagnose(
         from twophase.report.diagnosis_text import render
 
         render(diagnosis, Console())
-        if html is not None:
+    if html is not None:
+        from twophase.report.diagnosis_html import page
+
+        try:
+            html.write_text(page(diagnosis), encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"--html {html} can't be written: {error.strerror}") from None
+        if not as_json:
             print(f"\nThe page: {html}")
 
 
@@ -81,8 +85,6 @@ def require_page(path: Path) -> None:
     from twophase.report.vega import require_charts
 
     require_charts()
-    try:
-        with path.open("a", encoding="utf-8"):
-            pass
-    except OSError as error:
-        raise InputError(f"--html {path} can't be written: {error.strerror}") from None
+    folder = path.parent
+    if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+        raise InputError(f"--html {path} can't be written: give a file in a folder that is there and yours")

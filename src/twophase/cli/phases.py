@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from twophase.cli.options import JsonOption, request_of
-from twophase.cli.sizes import LARGEST, sizes_of
+from twophase.cli.sizes import LARGEST, MOST, sizes_of
 from twophase.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,6 +64,10 @@ def phases(
     prompt_sizes = sizes_of("--prompts", PROMPTS if prompts is None else prompts)
     context_sizes = sizes_of("--contexts", CONTEXTS if contexts is None else contexts)
     batches = sizes_of("--batch", batch, LARGEST_BATCH)
+    if len(context_sizes) * len(batches) > MOST:
+        raise InputError(
+            f"{len(context_sizes):,} contexts by {len(batches):,} batches are more than {MOST:,} rows"
+        )
     split = request_of(REQUEST if request is None else request)
     if sum(split) > LARGEST:
         raise InputError(f"--request {request}: at most {LARGEST:,} tokens in all")

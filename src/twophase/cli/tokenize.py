@@ -1,6 +1,7 @@
 """twophase tokenize: a text's token ids, as the engine would feed them to the model."""
 
 import json
+import os.path
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +27,7 @@ def tokenize(
         from twophase.engine.default_model import HOW_TO_GET_IT, default_model_path
         from twophase.engine.tokenizer import load_tokenizer
 
-    path = default_model_path() if model is None else Path(model)
+    path = default_model_path() if model is None else Path(os.path.expanduser(model))
     if path is None:
         raise InputError(f"there is no default tokenizer: {HOW_TO_GET_IT}")
     tokenizer = load_tokenizer(path)

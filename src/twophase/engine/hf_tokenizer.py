@@ -8,7 +8,7 @@ import tokenizers
 
 from twophase.engine.library_codec import LibraryCodec
 from twophase.engine.text import Tokenizer
-from twophase.errors import InputError
+from twophase.errors import InputError, require_regular
 
 
 def hf_tokenizer(directory: Path) -> Tokenizer:
@@ -19,6 +19,7 @@ def hf_tokenizer(directory: Path) -> Tokenizer:
     path = directory / "tokenizer.json"
     if not path.exists():
         raise InputError(f"{path} is missing: the tokenizer of a Hugging Face directory is read from it")
+    require_regular(path)
     try:
         library = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises no narrower type
@@ -56,6 +57,7 @@ def _content(token: Any) -> str | None:
 def _read(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
+    require_regular(path)
     try:
         content = json.loads(path.read_text("utf-8"))
     except ValueError as error:

@@ -19,8 +19,8 @@ from twophase.scheduler.log import Log
 from twophase.scheduler.request import Limits, Request
 from twophase.scheduler.scheduler import Scheduler
 
-PROMPT_TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
-CONTEXTS = (128, 512, 1024, 2048, 4096, 8192)
+PROMPT_TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048)
+CONTEXTS = (128, 512, 1024, 2048, 4096)
 BATCHES = (1, 2, 4, 8, 16)
 BATCH_CONTEXT = 512
 MOST_RUNS = 9
@@ -86,6 +86,9 @@ class Bench:
 
 def new_bench(executor: Executor, price: Price) -> Bench:
     bench = Bench(executor, price, [], [])
+    bench.probe()  # compiles the probes
+    bench.flops_per_s.clear()
+    bench.read_bytes_per_s.clear()
     for _ in range(3):
         bench.probe()
     return bench
@@ -100,8 +103,8 @@ def plan(bench: Bench, budget_s: float, longest: int, middle: int) -> Plan:
     def prompt_s(tokens: int) -> float:
         return 1.5 * bench.floor_s(Pass((Span(0, tokens, 0),)))
 
-    prompts = [tokens for tokens in PROMPT_TOKENS if tokens < longest]
-    while len(prompts) > 3 and (sum(map(prompt_s, prompts)) > budget_s / 2 or prompts[-1] > 2048):
+    prompts = [tokens for tokens in PROMPT_TOKENS if tokens < longest] or [max(1, longest // 2)]
+    while len(prompts) > 3 and sum(map(prompt_s, prompts)) > budget_s / 2:
         prompts.pop()
     contexts = {tokens for tokens in CONTEXTS if tokens < min(longest, 2 * middle)} | {middle}
     return Plan(tuple(prompts), tuple(sorted(contexts)), BATCHES, budget_s)

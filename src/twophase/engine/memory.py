@@ -6,15 +6,17 @@ import psutil
 
 from twophase.errors import InputError
 
-HEADROOM_BYTES = 300 << 20  # of the interpreter, compiled kernels and a pass's activations
+HEADROOM_BYTES = 200 << 20  # for the interpreter and compiled kernels
 
 
 def available_bytes() -> int:
     """Memory that may still be taken: the machine's, or less where a control group limits us."""
     free = int(psutil.virtual_memory().available)
-    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    limit, used, stat = (Path(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current", "stat"))
     if limit.exists() and (text := limit.read_text().strip()) != "max":
-        free = min(free, int(text) - int(used.read_text()))
+        # What the kernel holds of files it can give back at any time.
+        held = dict(line.split() for line in stat.read_text().splitlines())
+        free = min(free, int(text) - int(used.read_text()) + int(held.get("inactive_file", 0)))
     return free
 
 

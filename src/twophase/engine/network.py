@@ -55,6 +55,16 @@ class Network:
     layers: tuple[LayerWeights, ...]
 
 
+def activation_bytes(spec: ModelSpec, rows: int, logit_rows: int) -> int:
+    """What a pass of so many rows takes beside weights and KV cache."""
+    widest = max(
+        (layer.attention.heads * 2 + layer.attention.kv_heads * 2) * padded(layer.attention.head_dim)
+        + 3 * padded(layer.mlp.d_ff)
+        for layer in spec.layers
+    )
+    return 4 * (rows * (3 * padded(spec.d_model) + widest) + logit_rows * padded(spec.vocab_size))
+
+
 def forward(network: Network, pool: KVPool, batch: Batch, threads: int) -> Array:
     """Run a pass: write its KV into the pool and return float32 logits [rows that want them, vocabulary]."""
     spec, rows, width = network.spec, len(batch.ids), padded(network.spec.d_model)

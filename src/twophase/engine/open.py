@@ -1,5 +1,6 @@
 """From a name or a path to a model in memory, ready to run."""
 
+import os.path
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from twophase.engine.executor import Executor
 from twophase.engine.kv import pool_bytes
 from twophase.engine.loading import load_network, network_bytes, require_runnable
 from twophase.engine.memory import require_memory
-from twophase.engine.network import Compute, Network
+from twophase.engine.network import Compute, Network, activation_bytes
 from twophase.engine.weights import open_weights, random_weights
 from twophase.errors import InputError
 from twophase.kernels.rows import BLOCK_SIZE
@@ -19,6 +20,7 @@ from twophase.model.catalogue import catalogue, load_spec
 from twophase.model.spec import ModelSpec
 
 FALLBACK = "qwen3-0.6b"  # the shape that runs with random weights where the default isn't installed
+BATCH = 16  # sequences whose logits there is always room for
 PLAIN_FORMATS = ("BF16", "F16", "F32")
 Load = Literal["real", "random"]
 
@@ -39,7 +41,6 @@ class OpenModel:
     spec: ModelSpec
     network: Network
     load: Load
-    path: Path | None
     notes: tuple[str, ...]
 
     def executor(
@@ -48,7 +49,8 @@ class OpenModel:
         """Room for `sequences` sequences of `positions` tokens. InputError where memory is short."""
         blocks = sequences * -(-positions // BLOCK_SIZE)
         needed = pool_bytes(self.spec, blocks, self.network.arena.itemsize)
-        require_memory(f"the KV cache of {sequences} x {positions} tokens", needed)
+        needed += activation_bytes(self.spec, positions, max(sequences, BATCH))
+        require_memory(f"running {sequences} x {positions} tokens", needed)
         return Executor(self.network, blocks, positions, threads, stop_ids)
 
 
@@ -67,7 +69,9 @@ def find_model(name: str | None, load: Load | None, compute: Compute) -> FoundMo
             notes.append(f"The default model is not installed: {HOW_TO_GET_IT}.")
             load = "random"
         name = str(default) if default else FALLBACK
-    path = None if name.lower() in catalogue() else Path(name).expanduser()
+    path = None if name.lower() in catalogue() else Path(os.path.expanduser(name))
+    if path is not None and path.name == "config.json":
+        path = path.parent
     spec = load_spec(name)
     require_runnable(spec)
     if path is None and load != "random":
@@ -94,7 +98,7 @@ def load_model(found: FoundModel, progress: Callable[[float], None] = lambda sha
         notes.append(
             "This processor has no BF16 dot products: weights and KV cache are BF16, arithmetic is float32."
         )
-    return OpenModel(spec, network, source.kind, found.path, tuple(notes))
+    return OpenModel(spec, network, source.kind, tuple(notes))
 
 
 def require_window(spec: ModelSpec, prompt_tokens: int, output_tokens: int) -> None:

@@ -7,6 +7,7 @@ that name gives NumPy no bfloat16, so the header is read here and the data mappe
 import json
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 
 from twophase.engine.bf16 import from_bf16
 from twophase.engine.tensors import Array, Shape, Stored, WeightSource, mapped, match_names
-from twophase.errors import InputError
+from twophase.errors import InputError, require_regular
 from twophase.model.spec import ModelSpec
 
 DTYPES: dict[str, np.dtype[Any]] = {"BF16": np.dtype("<u2"), "F16": np.dtype("<f2"), "F32": np.dtype("<f4")}
@@ -61,16 +62,21 @@ def _files(directory: Path) -> list[Path]:
         raise InputError(
             f"{directory} has neither {single.name} nor {index.name}, where its weights would be"
         )
+    require_regular(index)
     try:
         shards = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(
             f"{index} is damaged: it should be JSON with a weight_map of tensors to files"
         ) from None
+    for shard in shards:
+        if Path(shard).name != shard:
+            raise InputError(f"{index} names a file outside its folder: {shard}")
     return [directory / shard for shard in shards]
 
 
 def _places(path: Path) -> dict[str, _Place]:
+    require_regular(path)
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -87,12 +93,19 @@ def _places(path: Path) -> dict[str, _Place]:
     end = max((place.offset + place.size for place in places.values()), default=0)
     if size < end:
         raise InputError(f"{path} is cut off: it has {size} bytes, and its tensors need {end}")
+    inner = sorted((place.offset, place.size) for place in places.values())
+    for (first, length), (second, _) in pairwise(inner):
+        if first + length > second:
+            raise InputError(f"{path} is damaged: its tensors overlap")
     return places
 
 
 def _place(path: Path, entry: dict[str, Any], data: int) -> _Place:
     """`data`: where the header ends, from which offsets count."""
     start, end = entry["data_offsets"]
+    sizes = (start, end, *entry["shape"])
+    if not isinstance(entry["dtype"], str) or not all(type(size) is int and size >= 0 for size in sizes):
+        raise ValueError
     return _Place(path, entry["dtype"], tuple(entry["shape"]), data + start, end - start)
 
 

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twophase.kernels.lanes import LANES
-from twophase.kernels.roofs import multiply_all, read_all, register_flops, tile_all, tile_rows
+from twophase.kernels.roofs import bytes_read, multiply_all, read_all, register_flops, tile_all, tile_rows
 from twophase.kernels.tile import PANELS, activation_dtype
 
 READ_PATTERNS = ((1, 1024), (1, 4096), (2, 1024), (4, 512))  # streams side by side, prefetch bytes
+MOST_BYTES, LEAST_BYTES = 1 << 30, 1 << 20  # of a buffer that one probe reads
 DEPTH = 256  # k of the tile that stays in the first-level cache
 
 
@@ -21,11 +22,17 @@ def read_rate(buffer: NDArray[Any], threads: int, seconds: float) -> float:
     """Bytes/s: the best of several ways to read `buffer` (well beyond the caches) once, within `seconds`."""
 
     found = np.zeros(threads, np.int64)
+    buffer = buffer[: MOST_BYTES // buffer.itemsize]
+    if buffer.nbytes < LEAST_BYTES:
+        buffer = np.resize(buffer, LEAST_BYTES // buffer.itemsize)
 
     def reading(streams: int, ahead: int) -> Callable[[], object]:
         return lambda: read_all(buffer, streams, ahead, found, threads)
 
-    return _best_rate([(buffer.nbytes, reading(*pattern)) for pattern in READ_PATTERNS], seconds)
+    ways = [
+        (bytes_read(buffer, streams, threads), reading(streams, ahead)) for streams, ahead in READ_PATTERNS
+    ]
+    return _best_rate(ways, seconds)
 
 
 def matmul_rate(compute: str, threads: int, seconds: float) -> float:
@@ -47,9 +54,10 @@ def matmul_rate(compute: str, threads: int, seconds: float) -> float:
 
 
 def _best_rate(ways: list[tuple[int, Callable[[], object]]], seconds: float) -> float:
-    """Round and round until the time is up, each way once at least; work / seconds of the best run."""
-    for _, run in ways:  # compiles it, where it never ran
-        run()
+    """Round and round until the time is up, each way once at least; work / seconds of the best run.
+
+    The very first run of a way compiles it: a caller discards its first probe.
+    """
     best, end = 0.0, time.perf_counter() + seconds
     while True:
         for work, run in ways:

@@ -166,7 +166,7 @@ def attend_rows(
             else:
                 sum_values(weights, count, width, v_pool, blocks, kv_heads, head, b0, b1, part, at)
             for r in range(row, row + count):
-                if state[r, GROUP_SUM] > 0:
+                if state[r, GROUP_SUM] != 0:  # NaN goes on to the logits
                     merge(part, out, r * width, width, state, r)
 
 

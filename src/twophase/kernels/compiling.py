@@ -1,9 +1,12 @@
-"""Numba's compiler with our settings, and compiled code cached on disk beside nobody else's."""
+"""Numba's compiler with our settings, and compiled code cached on disk in a folder of our own."""
 
 import hashlib
 import os
 import sys
+import tempfile
+import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 intrinsic: Callable[..., Any] = numba.extending.intrinsic
 
 
+@cache
 def cache_folder() -> Path:
     """The user's cache folder, keyed by the kernels' own sources: Numba looks only at the file that a
     function stands in, not at those whose functions were inlined into it."""
@@ -28,7 +32,23 @@ def cache_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or (
         "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
     )
-    return Path(base).expanduser() / "twophase" / f"kernels-{digest.hexdigest()[:16]}"
+    return Path(os.path.expanduser(base)) / "twophase" / f"kernels-{digest.hexdigest()[:16]}"
+
+
+@cache
+def can_cache() -> bool:
+    """Whether compiled kernels can be kept; a warning says where not, once."""
+    try:
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=cache_folder()):
+            return True
+    except OSError as error:
+        warnings.warn(
+            f"compiled kernels can't be kept in {cache_folder()} ({error.strerror}): they are compiled "
+            "anew in every run",
+            stacklevel=2,
+        )
+        return False
 
 
 def kernel(*, parallel: bool = False) -> Callable[[Callable[..., Any]], Any]:
@@ -42,7 +62,12 @@ def kernel(*, parallel: bool = False) -> Callable[[Callable[..., Any]], Any]:
         elsewhere, config.CACHE_DIR = config.CACHE_DIR, str(cache_folder())
         try:
             return numba.njit(
-                function, parallel=parallel, nogil=True, boundscheck=False, error_model="numpy", cache=True
+                function,
+                parallel=parallel,
+                nogil=True,
+                boundscheck=False,
+                error_model="numpy",
+                cache=can_cache(),
             )
         finally:
             config.CACHE_DIR = elsewhere

@@ -68,7 +68,7 @@ def widen(b: ir.IRBuilder, bf16: ir.Value) -> ir.Value:
 
 
 def narrow(b: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """Round to bf16, nearest even. NaN's payload may be lost, as everywhere."""
+    """Round to bf16, nearest even. Finite values only: rounding its bits can make a NaN an infinity."""
     bits = b.bitcast(value, I32S)
     odd = b.and_(b.lshr(bits, integers(16)), integers(1))
     return b.trunc(b.lshr(b.add(b.add(bits, integers(0x7FFF)), odd), integers(16)), I16S)

@@ -12,6 +12,7 @@ from twophase.kernels.tile import BF16S, PANELS, REGISTERS, REGISTERS_A_VECTOR, 
 
 LINE = 64  # bytes that one load of 16 lanes takes
 STEP = 8  # loads in flight
+BLOCK = 2048  # elements read before the next stream's turn
 
 
 @intrinsic
@@ -74,9 +75,9 @@ def multiply_in_registers(typingctx, w, x, repeats):  # type: ignore[no-untyped-
                 new.append(call(b, "llvm.fma.v16f32", total, one, one))
         following = b.add(i, I64(1))
         b.cbranch(b.icmp_signed("<", following, args[2]), body, after)
-        for phi, begin, end in zip(
-            [i, *sums], [I64(0), *[constant(0.0)] * _CHAINS], [following, *new], strict=True
-        ):
+        # Different starts, lest the compiler find out that all chains compute the same.
+        starts = [I64(0), *[constant(float(chain)) for chain in range(_CHAINS)]]
+        for phi, begin, end in zip([i, *sums], starts, [following, *new], strict=True):
             phi.add_incoming(begin, before)
             phi.add_incoming(end, body)
         b.position_at_end(after)
@@ -97,15 +98,14 @@ def read_all(array: Any, streams: int, ahead: int, found: Any, threads: int) -> 
 
     found: [threads], where what was read is left, lest the compiler drop the reading.
     """
-    block = 2048
     for thread in prange(threads):
         first, last = array.size * thread // threads, array.size * (thread + 1) // threads
-        share = (last - first) // streams // block * block
+        share = (last - first) // streams // BLOCK * BLOCK
         bits = 0
-        for at in range(0, share, block):
+        for at in range(0, share, BLOCK):
             for stream in range(streams):
                 start = first + stream * share + at
-                bits |= read(array, start, start + block, ahead)
+                bits |= read(array, start, start + BLOCK, ahead)
         found[thread] = bits
 
 
@@ -126,6 +126,12 @@ def tile_all(w: Any, x: Any, y: Any, k: int, repeats: int, threads: int) -> None
                 tile(rows, k, w, (0, LANES * k), x, 0, k, out, 0, PANELS * LANES, 0)
             else:
                 tile(rows, k, w, (0,), x, 0, k, out, 0, PANELS * LANES, 0)
+
+
+def bytes_read(array: np.ndarray[Any, Any], streams: int, threads: int) -> int:
+    """What read_all reads of it: whole blocks."""
+    shares = [array.size * (t + 1) // threads - array.size * t // threads for t in range(threads)]
+    return sum(share // streams // BLOCK * BLOCK * streams for share in shares) * array.itemsize
 
 
 def register_flops(w: np.ndarray[Any, Any], x: np.ndarray[Any, Any], repeats: int) -> int:

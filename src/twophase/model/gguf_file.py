@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from twophase.errors import InputError
+from twophase.errors import InputError, require_regular
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -43,6 +43,7 @@ class GGUFFile:
 
 def read_gguf(path: Path) -> GGUFFile:
     """Read the header. InputError where the file is missing, is no GGUF, or ends too early."""
+    require_regular(path)
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _read(path, data)

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from twophase.errors import InputError
+from twophase.errors import InputError, require_regular
 from twophase.model.keys import Config, Keys
 from twophase.model.spec import MLP, Activation, Attention, Layer, ModelSpec, Rope
 
@@ -58,6 +58,7 @@ MOST_LAYERS = 10_000
 def read_hf_config(path: Path) -> ModelSpec:
     """`path`: a config.json, or the directory that holds it. InputError names what is missing or unknown."""
     file = path / "config.json" if path.is_dir() else path
+    require_regular(file)
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
