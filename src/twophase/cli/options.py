@@ -1,5 +1,6 @@
 """Options that several verbs share, and how their values are read."""
 
+import math
 import os
 import re
 from typing import Annotated, Literal
@@ -48,5 +49,5 @@ def request_of(text: str) -> tuple[int, int]:
 
 
 def positive(option: str, value: float) -> None:
-    if not value > 0:
-        raise InputError(f"{option} {value:g}: must be greater than zero")
+    if not 0 < value < math.inf:
+        raise InputError(f"{option} {value:g}: must be greater than zero, and finite")

@@ -30,6 +30,8 @@ def tokenize(
     path = default_model_path() if model is None else Path(os.path.expanduser(model))
     if path is None:
         raise InputError(f"there is no default tokenizer: {HOW_TO_GET_IT}")
+    if not os.path.exists(path):
+        raise InputError(f"{path} does not exist: give a Hugging Face directory or a .gguf file")
     tokenizer = load_tokenizer(path)
     ids = tokenizer.encode(sys.stdin.read() if text == "-" else text)
     tokens = tokenizer.spell(ids)
