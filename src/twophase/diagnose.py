@@ -13,6 +13,8 @@ from twophase.advise.verdict import bound_of, judge
 from twophase.cost.operators import price_of
 from twophase.cost.pass_ import Pass, Span
 from twophase.engine.measure import (
+    DECODE_SHARE,
+    PREFILL_SHARE,
     Bench,
     Price,
     Timed,
@@ -30,6 +32,7 @@ from twophase.kernels.tile import instructions
 from twophase.model.counts import kv_bytes_per_token
 
 Report = Callable[[str, float], None]  # what is being done, and the share of the whole that is done
+REQUEST_SHARE = 1 - PREFILL_SHARE - DECODE_SHARE  # of the budget
 NOTABLE = 0.05  # how far a pass may beat the probes beside it, or a roof wander, before a note says so
 
 
@@ -236,7 +239,7 @@ def _notes(roofs: Roofs, request: RequestSplit, timed: Sequence[Timed]) -> list[
         whole_s = request.prefill_s + request.decode_s
         notes.append(
             "The reference request was not run whole: its times follow from the measured passes (a --budget "
-            f"of about {2 * whole_s + 30:.0f} s runs it)."
+            f"of about {whole_s / REQUEST_SHARE:.0f} s runs it)."
         )
         if request.prompt_tokens > longest:
             notes.append(

@@ -24,6 +24,7 @@ CONTEXTS = (128, 512, 1024, 2048, 4096)
 BATCHES = (1, 2, 4, 8, 16)
 BATCH_CONTEXT = 512
 MOST_RUNS = 9
+PREFILL_SHARE, DECODE_SHARE = 0.5, 0.2  # of the budget; the reference request has the rest
 PROBE_S = 0.05  # of reading or of multiplying, before and after every figure
 Price = Callable[[Pass], tuple[float, float]]  # (FLOPs, compulsory bytes) of a pass
 
@@ -104,7 +105,7 @@ def plan(bench: Bench, budget_s: float, longest: int, middle: int) -> Plan:
         return 1.5 * bench.floor_s(Pass((Span(0, tokens, 0),)))
 
     prompts = [tokens for tokens in PROMPT_TOKENS if tokens < longest] or [max(1, longest // 2)]
-    while len(prompts) > 3 and sum(map(prompt_s, prompts)) > budget_s / 2:
+    while len(prompts) > 3 and sum(map(prompt_s, prompts)) > budget_s * PREFILL_SHARE:
         prompts.pop()
     contexts = {tokens for tokens in CONTEXTS if tokens < min(longest, 2 * middle)} | {middle}
     return Plan(tuple(prompts), tuple(sorted(contexts)), BATCHES, budget_s)
@@ -119,7 +120,7 @@ def positions_needed(sizes: Plan, request_tokens: int) -> tuple[int, int]:
 
 def time_prefills(bench: Bench, sizes: Plan) -> Iterator[Timed]:
     """TTFT of each prompt length through the scheduler, several times where the time allows."""
-    left = sizes.budget_s / 2
+    left = sizes.budget_s * PREFILL_SHARE
     for tokens in reversed(sizes.prompt_tokens):  # the longest first: what is left goes to more runs
         flops, reads = [bench.probe_matmul()], [bench.probe_read()]
         seconds: list[float] = []
@@ -141,7 +142,7 @@ def time_decodes(bench: Bench, sizes: Plan) -> Iterator[Timed]:
     shapes = [(1, context) for context in sizes.contexts]
     context = _batch_context(sizes)
     shapes += [(batch, context) for batch in sizes.batches if (batch, context) not in shapes]
-    left = sizes.budget_s / 5
+    left = sizes.budget_s * DECODE_SHARE
     for done, (batch, tokens) in enumerate(shapes):
         share = left / (len(shapes) - done)
         pass_ = _decode_pass(bench.executor, batch, tokens)
