@@ -9,21 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from twophase.cli import main
-
 TEXTBOOK = Path(__file__).parents[1] / "data" / "textbook"
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["twophase", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
 
 
 def document(run, *arguments: str) -> dict:
