@@ -29,7 +29,7 @@ from twophase.engine.measure import (
 from twophase.engine.open import OpenModel, require_window
 from twophase.hardware.probe import cpu_name
 from twophase.kernels.tile import instructions
-from twophase.model.counts import kv_bytes_per_token
+from twophase.model.cache import kv_bytes_per_token
 
 Report = Callable[[str, float], None]  # what is being done, and the share of the whole that is done
 REQUEST_SHARE = 1 - PREFILL_SHARE - DECODE_SHARE  # of the budget

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from twophase.cost.operators import operators, totals
 from twophase.cost.pass_ import Pass, Span
 from twophase.cost.roofline import floor
-from twophase.model.spec import MLP, Attention, Layer, ModelSpec, Rope
+from twophase.model.mixers import Attention, Rope
+from twophase.model.spec import MLP, Layer, ModelSpec
 
 SPANS = st.lists(
     st.builds(Span, st.just(0), st.integers(1, 3000), st.integers(0, 3000), wants_logits=st.booleans()),
@@ -24,7 +25,9 @@ def specs(draw: st.DrawFn) -> ModelSpec:
     def layer() -> Layer:
         kv_heads, group = draw(st.integers(1, 4)), draw(st.integers(1, 4))
         window = draw(st.none() | st.integers(1, 4000))
-        return Layer(Attention(kv_heads * group, kv_heads, 8, 1.0, Rope(1e4), window=window), MLP(48, "silu"))
+        return Layer(
+            (Attention(kv_heads * group, kv_heads, 8, 1.0, Rope(1e4), window=window),), MLP(48, "silu")
+        )
 
     layers = tuple(layer() for _ in range(draw(st.integers(1, 4))))
     return ModelSpec("any", "llama", 99, 24, layers, 8192, draw(st.booleans()), 1e-6)

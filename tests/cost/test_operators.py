@@ -12,13 +12,14 @@ from twophase.cost.operators import operators, price_of, totals, visible_pairs
 from twophase.cost.pass_ import Pass, Span
 from twophase.model.catalogue import load_spec
 from twophase.model.hf_config import spec_from_config
-from twophase.model.spec import MLP, Attention, Layer, ModelSpec, Rope
+from twophase.model.mixers import Attention, Rope
+from twophase.model.spec import MLP, Layer, ModelSpec
 
 
 def small(window: int | None = None) -> ModelSpec:
     """d 8, two layers (one with a window), 2 heads of 4 over 1, d_ff 16, 32 tokens."""
     attention = [Attention(2, 1, 4, 0.5, Rope(1e4), window=each) for each in (None, window)]
-    layers = tuple(Layer(each, MLP(16, "silu")) for each in attention)
+    layers = tuple(Layer((each,), MLP(16, "silu")) for each in attention)
     return ModelSpec("small", "llama", 32, 8, layers, 64, False, 1e-6)
 
 

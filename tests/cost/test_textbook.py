@@ -10,13 +10,14 @@ from twophase.cost.phases import phases, turning_point
 from twophase.cost.roofline import floor
 from twophase.cost.textbook import Formats, decode, prefill
 from twophase.hardware.catalogue import load_accelerator
-from twophase.model.spec import MLP, Attention, Layer, ModelSpec, Rope
+from twophase.model.mixers import Attention, Rope
+from twophase.model.spec import MLP, Layer, ModelSpec
 
 
 def small(window: int | None = None) -> ModelSpec:
     """d 8, two layers, 2 heads of 4, 1 KV head, d_ff 16, 32 tokens: W = 2·(8·24 + 3·8·16) + 256 = 1408."""
     attention = Attention(heads=2, kv_heads=1, head_dim=4, scale=0.5, rope=Rope(1e4), window=window)
-    layer = Layer(attention, MLP(16, "silu"))
+    layer = Layer((attention,), MLP(16, "silu"))
     return ModelSpec("small", "llama", 32, 8, (layer, layer), 64, False, 1e-6)
 
 

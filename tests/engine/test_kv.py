@@ -9,7 +9,8 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from twophase.engine.kv import new_pool, pool_bytes, rotary_tables
 from twophase.kernels.rows import BLOCK_SIZE
-from twophase.model.spec import MLP, Attention, Layer, ModelSpec, Rope
+from twophase.model.mixers import Attention, Rope
+from twophase.model.spec import MLP, Layer, ModelSpec
 
 POSITIONS = 2048
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
@@ -58,7 +59,7 @@ def test_gemmas_local_and_global_layers_turn_by_their_own_tables() -> None:
     )
     theirs = Gemma3RotaryEmbedding(config)
     ropes = (Rope(10_000.0), Rope(1e6, "linear", 8.0))
-    layers = (Layer(Attention(4, 1, 32, 1.0, rope), MLP(8, "silu")) for rope in ropes)
+    layers = (Layer((Attention(4, 1, 32, 1.0, rope),), MLP(8, "silu")) for rope in ropes)
     spec = ModelSpec("two", "gemma3_text", 8, 8, tuple(layers), 64, True, 1e-6)
     pool = new_pool(spec, 1, "float32", 64)
     for kind, layer in zip(kinds, pool.layers, strict=True):
@@ -69,7 +70,7 @@ def test_gemmas_local_and_global_layers_turn_by_their_own_tables() -> None:
 
 @pytest.mark.parametrize(("compute", "item_bytes"), [("bf16", 2), ("float32", 4)])
 def test_the_pool_is_as_large_as_was_said(compute: str, item_bytes: int) -> None:
-    layer = Layer(Attention(4, 2, 64, 0.125, Rope(1e4)), MLP(8, "silu"))
+    layer = Layer((Attention(4, 2, 64, 0.125, Rope(1e4)),), MLP(8, "silu"))
     spec = ModelSpec("three", "llama", 8, 256, (layer,) * 3, 64, False, 1e-6)
     # 3 layers, K and V, 5 blocks of 16 tokens, 2 heads of 64
     assert BLOCK_SIZE == 16

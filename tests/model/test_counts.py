@@ -8,8 +8,9 @@ import pytest
 from small_configs import reference
 
 from twophase.errors import InputError
+from twophase.model.cache import kv_bytes, kv_bytes_per_token
 from twophase.model.catalogue import catalogue, load_spec
-from twophase.model.counts import kv_bytes, kv_bytes_per_token, matmul_parameters, parameters
+from twophase.model.counts import matmul_parameters, parameters
 from twophase.model.hf_config import read_hf_config
 
 SHARED = os.environ.get("TWOPHASE_SHARED")

@@ -13,7 +13,8 @@ from twophase.errors import InputError
 from twophase.model.catalogue import load_spec
 from twophase.model.gguf_file import TensorPlace
 from twophase.model.gguf_header import BLOCKS, byte_count, llama3_divisors, read_gguf_spec
-from twophase.model.spec import ModelSpec, Rope
+from twophase.model.mixers import Rope
+from twophase.model.spec import ModelSpec
 
 LLAMA = {
     "embedding_length": 64,

@@ -127,7 +127,7 @@ def test_a_quantised_checkpoint_keeps_its_shape() -> None:
         ({"hidden_size": 66}, "4 attention heads can't share hidden_size 66 evenly"),
         ({"tie_word_embeddings": "false"}, "tie_word_embeddings is 'false'; it must be true or false"),
         ({"attention_bias": 1}, "attention_bias is 1; it must be true or false"),
-        ({"final_logit_softcapping": 30.0}, "sets final_logit_softcapping; models that use it are not known"),
+        ({"final_logit_softcapping": "x"}, "final_logit_softcapping is 'x'; it must be a number above zero"),
         ({"use_bidirectional_attention": True}, "sets use_bidirectional_attention"),
     ],
 )

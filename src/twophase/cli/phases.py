@@ -76,7 +76,8 @@ def phases(
     from twophase.cost.textbook import Formats
     from twophase.hardware.catalogue import load_accelerator
     from twophase.model.catalogue import load_spec
-    from twophase.model.counts import kv_bytes_per_token, matmul_parameters
+    from twophase.model.cache import kv_bytes_per_token
+    from twophase.model.counts import matmul_parameters
     from twophase.report.phases import PhasesReport
 
     spec, accelerator = load_spec(model), load_accelerator(gpu)

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twophase.cost.pass_ import Pass
-from twophase.model.counts import attention_matmul_parameters, mlp_matmul_parameters
+from twophase.model.counts import matrices_active
 from twophase.model.spec import Layer, ModelSpec
+from twophase.model.weights import feed_forward_weights, mixer_weights
 
 Ints = NDArray[np.int64]
 
@@ -77,8 +78,8 @@ def _operators(
     attention_flops = kv_read = kv_written = 0.0
     for layer, count in layers.items():
         own = layer.attention
-        projections += count * attention_matmul_parameters(own, d)
-        mlps += count * mlp_matmul_parameters(layer.mlp, d)
+        projections += count * matrices_active(mixer_weights(own, d))
+        mlps += count * matrices_active(feed_forward_weights(layer.mlp, d))
         pairs = int(visible_pairs(new, context, own.window).sum())
         attention_flops += count * 4.0 * own.heads * own.head_dim * pairs
         seen = context if own.window is None else np.minimum(context, own.window - 1)

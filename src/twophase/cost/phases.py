@@ -11,7 +11,8 @@ from twophase.cost.pass_ import Pass, Span
 from twophase.cost.roofline import Floor, floor
 from twophase.cost.textbook import Formats, Work, decode, prefill, seconds
 from twophase.hardware.accelerator import Accelerator
-from twophase.model.counts import kv_bytes, parameters
+from twophase.model.cache import kv_bytes
+from twophase.model.counts import parameters
 from twophase.model.spec import ModelSpec
 
 Bound = Literal["compute", "memory"]

@@ -16,7 +16,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from twophase.model.counts import kv_bytes_per_token, matmul_parameters
+from twophase.model.cache import kv_bytes_per_token
+from twophase.model.counts import matmul_parameters
 from twophase.model.spec import ModelSpec
 
 Floats = NDArray[np.float64]

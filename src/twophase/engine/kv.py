@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from twophase.kernels.packing import aligned, padded
 from twophase.kernels.rows import BLOCK_SIZE
-from twophase.model.spec import Attention, ModelSpec, Rope
+from twophase.model.mixers import Attention, Rope
+from twophase.model.spec import ModelSpec
 
 Array = NDArray[Any]
 

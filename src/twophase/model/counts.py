@@ -1,67 +1,68 @@
-"""What follows from a description by counting: parameters, and bytes of KV cache."""
+"""What follows from a description by counting: parameters, and the weights that a pass multiplies by."""
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from twophase.model.spec import MLP, Attention, ModelSpec
+from twophase.model.spec import Layer, ModelSpec, Part, Weight
+from twophase.model.weights import layer_weights, outer_weights
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    embedding: int
+    """Of the text model. total and active count a head that is tied to the embedding once."""
+
+    embedding: int  # tables: tokens, learned positions, per-layer embeddings
     attention: int
-    mlp: int
+    recurrent: int
+    mlp: int  # dense blocks, shared experts and routers
+    experts: int  # routed
     norms: int
-    head: int  # the output projection; counted once with the embedding where they are tied
+    head: int  # the output projection
     total: int
+    active: int  # what one token uses: all but the experts that it isn't sent to
+    active_without_embedding: int  # and without the token embedding, where the head is not that same matrix
 
 
-def attention_matmul_parameters(attention: Attention, d_model: int) -> int:
-    queries, keys = attention.heads * attention.head_dim, attention.kv_heads * attention.head_dim
-    return d_model * (2 * queries + 2 * keys)
-
-
-def mlp_matmul_parameters(mlp: MLP, d_model: int) -> int:
-    return 3 * d_model * mlp.d_ff
-
-
-def matmul_parameters(spec: ModelSpec) -> int:
-    """Weights that a pass multiplies by: blocks and output projection, not the embedding's gather."""
-    blocks = sum(
-        attention_matmul_parameters(layer.attention, spec.d_model)
-        + mlp_matmul_parameters(layer.mlp, spec.d_model)
-        for layer in spec.layers
-    )
-    return blocks + spec.vocab_size * spec.d_model
+def all_weights(spec: ModelSpec) -> Iterator[tuple[Weight, int]]:
+    """Every weight, and in how many layers it stands. Like layers are looked at once."""
+    yield from ((weight, 1) for weight in outer_weights(spec))
+    for layer, count in Counter(spec.layers).items():
+        yield from ((weight, count) for weight in layer_weights(layer, spec.d_model, spec.norm))
 
 
 def parameters(spec: ModelSpec) -> Parameters:
     """Every parameter of the network, biases and norms included."""
-    d = spec.d_model
-    embedding = head = spec.vocab_size * d
-    attention = mlp = 0
-    norms = d
-    for layer in spec.layers:
-        own = layer.attention
-        attention += attention_matmul_parameters(own, d)
-        attention += (own.heads + 2 * own.kv_heads) * own.head_dim if own.qkv_bias else 0
-        attention += d if own.out_bias else 0
-        mlp += mlp_matmul_parameters(layer.mlp, d) + (2 * layer.mlp.d_ff + d if layer.mlp.bias else 0)
-        norms += (4 if spec.sandwich_norms else 2) * d + (2 * own.head_dim if own.qk_norm else 0)
-    total = embedding + attention + mlp + norms + (0 if spec.tied_embeddings else head)
-    return Parameters(embedding, attention, mlp, norms, head, total)
-
-
-def kv_bytes_per_token(spec: ModelSpec, bytes_per_element: float = 2.0) -> float:
-    """Of all layers, while no window is reached."""
-    kept = sum(2 * layer.attention.kv_heads * layer.attention.head_dim for layer in spec.layers)
-    return kept * bytes_per_element
-
-
-def kv_bytes(spec: ModelSpec, context: int, bytes_per_element: float = 2.0) -> float:
-    """Of one sequence of `context` tokens; a sliding layer keeps its window's tokens at the most."""
-    layers = Counter(layer.attention for layer in spec.layers)
-    return sum(
-        count * 2 * own.kv_heads * own.head_dim * min(context, own.window or context) * bytes_per_element
-        for own, count in layers.items()
+    parts: Counter[Part] = Counter()
+    idle = 0
+    for weight, count in all_weights(spec):
+        parts[weight.part] += weight.parameters * count
+        idle += (weight.parameters - weight.active) * count
+    tied = spec.vocab_size * spec.d_model
+    total = sum(parts.values()) - (tied if spec.tied_embeddings else 0)
+    return Parameters(
+        embedding=parts["embedding"],
+        attention=parts["attention"],
+        recurrent=parts["recurrent"],
+        mlp=parts["mlp"],
+        experts=parts["experts"],
+        norms=parts["norms"],
+        head=parts["head"],
+        total=total,
+        active=total - idle,
+        active_without_embedding=total - idle - (0 if spec.tied_embeddings else tied),
     )
+
+
+def matmul_parameters(spec: ModelSpec) -> int:
+    """Weights that a token is multiplied by: blocks with its own experts, and the output projection."""
+    return sum(weight.active * count for weight, count in all_weights(spec) if weight.is_matrix)
+
+
+def layer_matmul_parameters(layer: Layer, spec: ModelSpec) -> int:
+    """Of one layer, with the experts of one token."""
+    return matrices_active(layer_weights(layer, spec.d_model, spec.norm))
+
+
+def matrices_active(weights: Iterable[Weight]) -> int:
+    return sum(weight.active for weight in weights if weight.is_matrix)

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from twophase.errors import InputError
 from twophase.model.gguf_file import GGUFFile, TensorPlace, read_gguf
 from twophase.model.keys import LARGEST
-from twophase.model.spec import MLP, Attention, Layer, ModelSpec, Rope
+from twophase.model.mixers import Attention, Rope
+from twophase.model.spec import MLP, Layer, ModelSpec
 
 FAMILIES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma3": "gemma3_text"}
 GEMMA_LOCAL_LAYERS = 5  # then a global one
@@ -80,11 +81,10 @@ def spec_from_gguf(file: GGUFFile) -> ModelSpec:
         family=FAMILIES[architecture],
         vocab_size=header.vocabulary(),
         d_model=d_model,
-        layers=tuple(Layer(attention(slides), mlp) for slides in kinds),
+        layers=tuple(Layer((attention(slides),), mlp, "around" if gemma else "before") for slides in kinds),
         context_length=header.count("context_length"),
         tied_embeddings="output.weight" not in file.tensors,
         norm_eps=header.number("attention.layer_norm_rms_epsilon"),
-        sandwich_norms=gemma,
         embedding_scale=math.sqrt(d_model) if gemma else 1.0,
     )
 
