@@ -70,11 +70,11 @@ def canonical(name: str, dense_beside_experts: bool = False) -> str:
 @lru_cache(maxsize=8192)
 def _canonical_inside(name: str, dense_beside_experts: bool, in_layer: bool) -> str:
     """Of what stands behind a layer's number, or where there is none."""
-    name = "." + name
+    name = f".{name}."
     for theirs, ours in SPELLINGS:
         if theirs in name:
             name = name.replace(theirs, ours)
-    at, _, leaf = name.rpartition(".")
+    at, _, leaf = name[:-1].rpartition(".")
     name = f"{at}.{LEAVES.get(leaf, leaf)}"[1:]
     if in_layer and name.startswith("experts"):
         return "mlp." + name
@@ -107,7 +107,7 @@ def kind_of(name: str) -> Kind:
     if leaf in HEADS and not name.startswith("layers."):
         return "head"
     # DeepSeek V4's compressors are kept in 16 bits, the queries of their indexers are not.
-    compressor = at.endswith("compressor") and leaf in ("kv_proj", "gate_proj")
+    compressor = ".compressor" in at and leaf in ("kv_proj", "gate_proj")
     return "router" if leaf in ROUTERS or name.endswith(".mlp.gate.proj") or compressor else "matrix"
 
 
