@@ -38,7 +38,7 @@ def parameters(spec: ModelSpec) -> Parameters:
     for weight, count in all_weights(spec):
         parts[weight.part] += weight.parameters * count
         idle += (weight.parameters - weight.active) * count
-    tied = spec.vocab_size * spec.d_model
+    tied = spec.vocab_size * (spec.embedding_dim or spec.d_model)
     total = sum(parts.values()) - (tied if spec.tied_embeddings else 0)
     return Parameters(
         embedding=parts["embedding"],

@@ -10,7 +10,9 @@ from typing import Literal, TypeAlias
 
 from twophase.model.mixers import Attention, Mixer
 
-Activation = Literal["silu", "gelu_tanh", "gelu", "relu", "relu2", "quick_gelu", "swiglu_oai", "tanh"]
+Activation = Literal[
+    "silu", "gelu_tanh", "gelu", "relu", "relu2", "quick_gelu", "swiglu_oai", "tanh", "xielu"
+]
 NormKind = Literal["rms", "layer", "layer-no-bias", "none"]
 NormPlaces = Literal["before", "after", "around", "single", "none"]
 
@@ -115,6 +117,7 @@ class ModelSpec:
     final_norm: bool = True
     embedding_scale: float = 1.0
     head_bias: bool = False
+    embedding_dim: int | None = None  # of the embedding and the head, where it is not d_model (OPT-350M)
     logit_softcap: float | None = None  # logits are cap·tanh(logits/cap)
     extra: tuple[Weight, ...] = ()  # beside the layers: learned positions, per-layer embeddings
     draft_layers: int = 0  # multi-token-prediction modules that the checkpoint holds; counted nowhere else

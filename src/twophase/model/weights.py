@@ -23,12 +23,12 @@ NORM_VECTORS: dict[NormKind, int] = {"rms": 1, "layer": 2, "layer-no-bias": 1, "
 
 def outer_weights(spec: ModelSpec) -> tuple[Weight, ...]:
     """What stands outside the layers; the head is there once more where it is tied to the embedding."""
-    d, vocabulary = spec.d_model, spec.vocab_size
+    d, vocabulary, width = spec.d_model, spec.vocab_size, spec.embedding_dim or spec.d_model
     return (
-        Weight("embed_tokens", "embedding", vocabulary, d, table=True, split="outputs"),
+        Weight("embed_tokens", "embedding", vocabulary, width, table=True, split="outputs"),
         *spec.extra,
         Weight("norm", "norms", d * NORM_VECTORS[spec.norm] * spec.final_norm),
-        Weight("lm_head", "head", vocabulary, d, split="outputs"),
+        Weight("lm_head", "head", vocabulary, width, split="outputs"),
         *(Weight("lm_head.bias", "head", vocabulary, split="outputs"),) * spec.head_bias,
     )
 

@@ -1,6 +1,7 @@
 """What the readers of most families share: heads, rotary embeddings, windows, feed-forward blocks."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from twophase.errors import InputError
@@ -19,6 +20,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "relu": "relu",
     "relu2": "relu2",
     "swigluoai": "swiglu_oai",
+    "xielu": "xielu",
 }
 ROPES: dict[str, RopeScaling] = {
     "default": "default",
@@ -34,6 +36,18 @@ ROPES: dict[str, RopeScaling] = {
 }
 SLIDING, FULL = "sliding_attention", "full_attention"
 MOST_LAYERS = 10_000
+
+
+def assuming(keys: Keys, **values: Any) -> Keys:
+    """The keys with what the family's class computes where the file is silent."""
+    return replace(keys, defaults={**keys.defaults, **values})
+
+
+def refuse(keys: Keys, *switches: str) -> None:
+    """InputError where one of them is on: it changes what is computed, and no model here does so."""
+    for switch in switches:
+        if keys.get(switch):
+            raise InputError(f"{keys.where} sets {keys.own(switch)}, which is not known here")
 
 
 def layer_count(keys: Keys) -> int:
@@ -178,6 +192,7 @@ def decoder(
 ) -> ModelSpec:
     """context and eps: the keys that name them; traits: ModelSpec's other fields."""
     traits.setdefault("tied_embeddings", keys.switch("tie_word_embeddings"))
+    traits.setdefault("norm_eps", keys.number(eps, 1e-6))
     return ModelSpec(
         name=name,
         family=family,
@@ -185,7 +200,6 @@ def decoder(
         d_model=keys.count("hidden_size"),
         layers=tuple(layers),
         context_length=keys.count(context),
-        norm_eps=keys.number(eps, 1e-6),
         draft_layers=keys.count("num_nextn_predict_layers", 0, least=0),
         **traits,
     )
