@@ -1,0 +1,46 @@
+"""twophase hardware: the accelerators known by name, or all about one of them."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twophase.cli.options import JsonOption
+from twophase.errors import InputError
+
+
+def hardware(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show all about this one.")] = None,
+    *,
+    hardware: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A user's own accelerators, TOML or JSON.")
+    ] = None,
+    json: JsonOption = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Plain text on a terminal, too.")] = False,
+) -> None:
+    """List the accelerators that are known by name, or show one with the source of each figure."""
+    if json and plain:
+        raise InputError("give one of --json and --plain")
+
+    from twophase.hardware.catalogue import accelerators, load_accelerator
+    from twophase.hardware.entry import read_entries
+    from twophase.report import hardware as render
+
+    if name is None:
+        own = read_entries(hardware) if hardware else {}
+        found = list((accelerators() | own).values())
+    else:
+        found = [load_accelerator(name, hardware)]
+    if json:
+        print(render.to_json(found, one=name is not None))
+    elif plain or not sys.stdout.isatty():
+        print(render.plain_table(found) if name is None else render.plain_one(found[0]))
+    else:
+        from rich.console import Console
+
+        console = Console(highlight=False)
+        if name is None:
+            render.rich_table(found, console)
+        else:
+            render.rich_one(found[0], console)
