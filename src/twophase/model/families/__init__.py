@@ -6,14 +6,14 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from twophase.model.families import deepseek, gpt, llama
+from twophase.model.families import deepseek, gpt, llama, moe
 from twophase.model.keys import Keys
 from twophase.model.spec import ModelSpec
 
 Reader = Callable[[Keys, str], ModelSpec]
 
 # By model_type; a reader takes the checked keys, the class's defaults behind them, and the model's name.
-READERS: dict[str, Reader] = {**llama.READERS, **deepseek.READERS, **gpt.READERS}
+READERS: dict[str, Reader] = {**llama.READERS, **deepseek.READERS, **gpt.READERS, **moe.READERS}
 
 
 @cache

@@ -43,6 +43,11 @@ def assuming(keys: Keys, **values: Any) -> Keys:
     return replace(keys, defaults={**keys.defaults, **values})
 
 
+def overriding(keys: Keys, **values: Any) -> Keys:
+    """The keys with these values whatever the file says: for a kind of layer that has its own."""
+    return replace(keys, config={**keys.config, **values})
+
+
 def refuse(keys: Keys, *switches: str) -> None:
     """InputError where one of them is on: it changes what is computed, and no model here does so."""
     for switch in switches:
