@@ -4,7 +4,9 @@ import math
 import re
 
 NOTHING = {"", "-", "–", "n/a", "na", "none", "null", "unstated", "unknown"}
+NUMBERS = (int, float, str)
 THOUSANDS = re.compile(r"[~≈]?\s*(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:e[+-]?\d+)?)", re.IGNORECASE)
+OFFLINE = re.compile(r"offline\s+(\d+)", re.IGNORECASE)
 UNLIMITED = re.compile(r"(?:inf(?:inity)?|max|all|fleet|saturated|unlimited|rate)\b", re.IGNORECASE)
 PARALLEL = re.compile(r"(tp|pp|dp|ep)\s*(\d*)", re.IGNORECASE)
 KV_BESIDE = re.compile(r"(.+?)\s*\+\s*(\w+)\s*kv", re.IGNORECASE)
@@ -30,7 +32,7 @@ def is_empty(cell: object) -> bool:
 
 def number(cell: object, loose: bool = False) -> float | None:
     """A finite number ≥ 0, or None where the cell is not one. `loose` drops words behind: "~289 actual"."""
-    if isinstance(cell, bool) or not isinstance(cell, int | float | str):
+    if isinstance(cell, bool) or not isinstance(cell, NUMBERS):
         return None
     try:
         value = float(cell)
@@ -50,7 +52,7 @@ def number(cell: object, loose: bool = False) -> float | None:
 def concurrency(cell: object) -> tuple[bool, float | None]:
     """(understood, clients): None for as many as there are ("max", "inf", "rate 24/s")."""
     text = str(cell).strip()
-    found = re.fullmatch(r"offline\s+(\d+)", text, re.IGNORECASE)
+    found = OFFLINE.fullmatch(text)
     value = number(found[1] if found else cell, loose=True)
     return (value is not None or bool(UNLIMITED.match(text))), value or None
 

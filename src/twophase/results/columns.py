@@ -1,8 +1,8 @@
 """Which field of a Point a column fills: a table of the names that tools and people use."""
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from twophase.errors import InputError, nearest
 from twophase.results.point import RATES, TIMES
@@ -82,6 +82,15 @@ class Column:
     rank: tuple[int, int] = (0, 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the columns of a table are."""
+
+    columns: Mapping[str, list[Column]]  # of each field, best first
+    tok_s: tuple[str, str] | None  # the column of tokens a second, and that of what they are
+    unknown: tuple[str, ...]
+
+
 def _rate_names() -> dict[str, tuple[str, int]]:
     names = {
         f"{said}_{spelled}{whole}": (f"{whose}_tokens_per_s{whole}", 0)
@@ -144,25 +153,24 @@ def named(key: str) -> Column:
     return found
 
 
-def plan(names: Iterable[str], overrides: Mapping[str, str]) -> dict[str, list[Column]]:
-    """{field: its columns, best first}. `overrides` are known names with the file's COLUMN for each."""
-    present = list(names)
-    chosen: dict[str, list[Column]] = {}
+def plan(names: Sequence[str], overrides: Mapping[str, str]) -> Plan:
+    """Which columns fill which fields. `overrides` are known names with the file's COLUMN for each."""
+    by_field: dict[str, list[Column]] = {}
     for key, spelled in overrides.items():
         as_known = named(key)
-        if spelled in present:
-            chosen.setdefault(as_known.field, []).append(
-                Column(spelled, as_known.field, as_known.scale, as_known.statistic)
-            )
-    taken = {each.name for columns in chosen.values() for each in columns}
-    found = (column(name) for name in present if name not in taken)
-    by_field: dict[str, list[Column]] = {}
-    for each in found:
-        if each is not None and each.field not in chosen:
-            by_field.setdefault(each.field, []).append(each)
-    for columns in by_field.values():
-        columns.sort(key=lambda each: each.rank)
-    return by_field | chosen
+        if spelled in names:
+            by_field.setdefault(as_known.field, []).append(replace(as_known, name=spelled))
+    taken = {each.name for columns in by_field.values() for each in columns}
+    found = [column(name) for name in names if name not in taken]
+    for each in sorted((each for each in found if each), key=lambda each: each.rank):
+        by_field.setdefault(each.field, []).append(each)
+    tok_s, meaning = (by_field.pop(field, []) for field in ("tok_s", "tok_s_meaning"))
+    used = {each.name for each in (*tok_s, *meaning, *(each for some in by_field.values() for each in some))}
+    return Plan(
+        by_field,
+        (tok_s[0].name, meaning[0].name if meaning else "") if tok_s else None,
+        tuple(name for name in names if name not in used),
+    )
 
 
 MEANINGS = "output tok/s, output tok/s per GPU, output tok/s/user, (in+out) tok/s, (in+out) tok/s per GPU"

@@ -9,10 +9,9 @@ import re
 from collections.abc import Callable, Mapping
 
 from twophase.results.cells import is_empty, number
+from twophase.results.tables import Cells, Row
 
-Cells = Mapping[str, object]
-
-AIPERF_UNITS = {"sec": "s", "seconds": "s", "s": "s", "ms": "ms", "us": "us", "ns": "ns"}
+CLIENTS = re.compile(r"silicon_concurrency=(\d+)")
 AIPERF_TIMES = {"time_to_first_token": "ttft", "inter_token_latency": "itl", "request_latency": "e2e"}
 AIPERF_OTHERS = {
     "output_token_throughput": "output_tokens_per_s",
@@ -34,11 +33,29 @@ GUIDELLM = {
     "prompt_token_count": "input_tokens",
     "output_token_count": "output_tokens",
 }
+ONE_BATCH = {
+    "prefill_latency": "ttft_s",
+    "last_ttft": "ttft_s",
+    "median_decode_latency": "median_tpot_s",
+    "total_latency": "e2e_s",
+    "latency": "e2e_s",
+    "prefill_throughput": "input_tokens_per_s",
+    "input_throughput": "input_tokens_per_s",
+    "overall_throughput": "total_tokens_per_s",
+}
 
 
-def flat(cells: Cells) -> Cells:
-    """The same cells where no tool's schema is seen in them."""
-    return next((read(cells) for seen, read in SCHEMAS if seen(cells)), cells)
+def flat_rows(rows: list[Row]) -> list[Row]:
+    """The rows with plain cells; the same cells where no tool's schema is seen in them."""
+    readers: dict[tuple[str, ...], Callable[[Cells], Cells] | None] = {}
+    flat = []
+    for row in rows:
+        names = tuple(row.cells)
+        if names not in readers:
+            readers[names] = next((read for seen, read in SCHEMAS if seen(row.cells)), None)
+        read = readers[names]
+        flat.append(Row(row.where, read(row.cells)) if read else row)
+    return flat
 
 
 def _at(cells: object, *path: str) -> object:
@@ -82,7 +99,7 @@ def _aiperf(cells: Cells) -> Cells:
             value = _at(cells, theirs, field)
             if value is not None:
                 name = f"{statistic}_{ours}"
-                found[f"{name}_{AIPERF_UNITS.get(unit, 'ms')}" if theirs in AIPERF_TIMES else name] = value
+                found[f"{name}_{unit}" if theirs in AIPERF_TIMES else name] = value
     config = cells.get("input_config")
     models = (
         _at(config, "endpoint", "model_names"),
@@ -118,24 +135,18 @@ def _vllm_throughput(cells: Cells) -> Cells:
 def _one_batch(cells: Cells) -> Cells:
     """One static batch of SGLang, in process or through its server."""
     found: dict[str, object] = {**cells, "engine": "sglang", "batch_is_resident": True}
-    found["total_tokens_per_s"] = found.pop("overall_throughput")
-    for theirs, ours in (
-        ("prefill_latency", "ttft_s"),
-        ("median_decode_latency", "median_tpot_s"),
-        ("total_latency", "e2e_s"),
-        ("prefill_throughput", "input_tokens_per_s"),
-        ("input_throughput", "input_tokens_per_s"),
-        ("latency", "e2e_s"),
-        ("ttft", "ttft_s"),
-    ):
+    for theirs, ours in ONE_BATCH.items():
         if theirs in found:
             found[ours] = found.pop(theirs)
-    decode_rate = number(found.pop("output_throughput", None))  # of the time after the first token
-    batch, outputs, whole = (number(found.get(name)) for name in ("batch_size", "output_len", "e2e_s"))
-    if decode_rate and batch and whole and outputs and outputs > 1:
-        decode_s = batch * outputs / decode_rate
-        found.setdefault("ttft_s", max(0.0, whole - decode_s))
-        found["tpot_s"] = decode_s / (outputs - 1)
+    decode_rate = number(found.pop("output_throughput", None))  # over the time after the first tokens
+    names = ("batch_size", "input_len", "output_len", "e2e_s", "ttft_s", "cache_hit_rate")
+    batch, inputs, outputs, whole, first, hits = (number(found.get(name)) for name in names)
+    if first is None and decode_rate and batch and outputs and whole:
+        first = found["ttft_s"] = max(0.0, whole - batch * outputs / decode_rate)
+    if "median_tpot_s" not in found and first and whole and outputs and outputs > 1:
+        found["tpot_s"] = max(0.0, whole - first) / (outputs - 1)
+    if hits and inputs:
+        found["cached_tokens"] = hits * inputs
     return found
 
 
@@ -150,6 +161,10 @@ def _serving(cells: Cells) -> Cells:
     asked, limit = number(cells.get("num_prompts")), number(cells.get("max_concurrency"))
     if asked and limit:
         found["max_concurrency"] = min(asked, limit)
+    server = cells.get("server_info")  # SGLang's flags
+    for name in ("model_path", "tp_size", "pp_size", "dp_size", "ep_size", "quantization", "kv_cache_dtype"):
+        if _at(server, name) not in (None, "auto"):
+            found[name] = _at(server, name)
     for name in ("backend", "endpoint_type"):  # a protocol of the client is not the engine
         engine = str(found.pop(name, None) or "").split("-")[0]
         if engine not in ("", "openai"):
@@ -160,7 +175,7 @@ def _serving(cells: Cells) -> Cells:
 def _silicon(cells: Cells) -> Cells:
     """The batch is of one data-parallel rank; the source says how many clients there were."""
     found = dict(cells)
-    said = re.search(r"silicon_concurrency=(\d+)", str(cells["silicon_data_source"]))
+    said = CLIENTS.search(str(cells["silicon_data_source"]))
     if said:
         found["max_concurrency"] = said[1]
     elif not is_empty(cells.get("batch_size")):
