@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import lru_cache
 
 NOTHING = {"", "-", "–", "n/a", "na", "none", "null", "unstated", "unknown"}
 NUMBERS = (int, float, str)
@@ -27,7 +28,9 @@ FORMATS = {
 
 
 def is_empty(cell: object) -> bool:
-    return cell is None or (isinstance(cell, str) and cell.strip().lower() in NOTHING)
+    if isinstance(cell, str):
+        return not cell[:1].isdigit() and cell.strip().lower() in NOTHING
+    return cell is None
 
 
 def number(cell: object, loose: bool = False) -> float | None:
@@ -49,26 +52,29 @@ def number(cell: object, loose: bool = False) -> float | None:
     return value if math.isfinite(value) and value >= 0 else None
 
 
-def concurrency(cell: object) -> tuple[bool, float | None]:
+@lru_cache
+def concurrency(cell: str) -> tuple[bool, float | None]:
     """(understood, clients): None for as many as there are ("max", "inf", "rate 24/s")."""
-    text = str(cell).strip()
+    text = cell.strip()
     found = OFFLINE.fullmatch(text)
-    value = number(found[1] if found else cell, loose=True)
+    value = number(found[1] if found else text, loose=True)
     return (value is not None or bool(UNLIMITED.match(text))), value or None
 
 
-def parallel(cell: object, field: str) -> tuple[str, int | None] | None:
+@lru_cache
+def parallel(cell: str, field: str) -> tuple[str, int | None] | None:
     """(field, ways) of a parallel size: 8, "TP8", "EP32" (another field than its column's). None: not one."""
     value = number(cell)
     if value is not None:
         return (field, int(value) or None) if value.is_integer() else None
-    found = PARALLEL.fullmatch(str(cell).strip())
+    found = PARALLEL.fullmatch(cell.strip())
     return (found[1].lower(), int(found[2]) if found[2] else None) if found else None
 
 
-def formats(cell: object) -> tuple[str, str | None]:
+@lru_cache
+def formats(cell: str) -> tuple[str, str | None]:
     """(weights, kv) of a precision: "int4 g32 w-only" is int4, "fp4 + fp8 kv" both."""
-    text = str(cell).strip().lower()
+    text = cell.strip().lower()
     beside = KV_BESIDE.fullmatch(text)
     if beside:
         return formats(beside[1])[0], FORMATS.get(beside[2], beside[2])
@@ -77,9 +83,10 @@ def formats(cell: object) -> tuple[str, str | None]:
     return (text if text.endswith(" bit") else FORMATS.get(first, first)), None
 
 
-def truth(cell: object) -> bool | None:
+@lru_cache
+def truth(cell: str) -> bool | None:
     """True, False, or None where the cell says neither. A mode is "agg" or "disagg"."""
-    said = str(cell).strip().lower()
+    said = cell.strip().lower()
     if said in {"true", "yes", "1", "disagg", "disaggregated"}:
         return True
     return False if said in {"false", "no", "0", "agg", "aggregated"} else None

@@ -105,7 +105,7 @@ def _fill_text(fields: dict[str, object], column: Column, value: object) -> None
 
 
 def _fill_ways(fields: dict[str, object], column: Column, value: object) -> None:
-    ways = cell.parallel(value, column.field)
+    ways = cell.parallel(str(value), column.field)
     if ways is None:
         raise InputError(f"is {_short(value)}; wanted is a whole number")
     if ways[1] is not None:
@@ -113,20 +113,20 @@ def _fill_ways(fields: dict[str, object], column: Column, value: object) -> None
 
 
 def _fill_format(fields: dict[str, object], column: Column, value: object) -> None:
-    fields[column.field], kv = cell.formats(value)
+    fields[column.field], kv = cell.formats(str(value))
     if kv:
         fields["kv"] = kv
 
 
 def _fill_truth(fields: dict[str, object], column: Column, value: object) -> None:
-    said = cell.truth(value)
+    said = cell.truth(str(value))
     if said is None:
         raise InputError(f"is {_short(value)}; wanted is true or false")
     fields[column.field] = said
 
 
 def _fill_clients(fields: dict[str, object], column: Column, value: object) -> None:
-    understood, clients = cell.concurrency(value)
+    understood, clients = cell.concurrency(str(value))
     if not understood:
         raise InputError(f"is {_short(value)}; wanted is a number of clients, or inf")
     if clients:
