@@ -1,6 +1,7 @@
 """twophase hardware and probe: the table, all about one, users' files, a measurement read back."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -67,9 +68,13 @@ def test_bad_input_is_one_line(run, arguments: list[str], said: str) -> None:
 
 def test_a_terminal_gets_the_same_numbers(run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
     plain = run("hardware", "h200", "--plain")[1]
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    assert [line.rstrip() for line in run("hardware", "h200")[1].splitlines()] == plain.splitlines()
+    coloured = run("hardware", "h200")[1]
+    assert "\x1b[1m" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
     assert "mi355x" in run("hardware")[1]
 
 
