@@ -13,8 +13,9 @@ from twophase.model.hf_config import read_hf_config
 from twophase.model.spec import ModelSpec
 
 
-def meta_model(model_type: str, **keys: Any) -> PreTrainedModel:
-    with torch.device("meta"):
+def meta_model(model_type: str, device: str = "meta", **keys: Any) -> PreTrainedModel:
+    """On the device meta a model has shapes and no memory."""
+    with torch.device(device):
         return AutoModelForCausalLM.from_config(CONFIG_MAPPING[model_type](**keys))
 
 
@@ -39,3 +40,10 @@ def read_as_counted(model: PreTrainedModel, folder: Path) -> ModelSpec:
         model.get_input_embeddings().weight is model.get_output_embeddings().weight
     )
     return spec
+
+
+def cached_elements(model: PreTrainedModel, tokens: int = 3) -> int:
+    """Elements of keys and values that a pass over `tokens` leaves in the model's own cache."""
+    ids = torch.zeros((1, tokens), dtype=torch.long, device=model.device)
+    cache = model.eval()(ids, use_cache=True).past_key_values
+    return sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers)
