@@ -6,14 +6,24 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from twophase.model.families import deepseek, gpt, llama, moe
+from twophase.model.families import deepseek, gpt, llama, minimax, moe, moe_sparse, qwen_vl
 from twophase.model.keys import Keys
 from twophase.model.spec import ModelSpec
 
 Reader = Callable[[Keys, str], ModelSpec]
 
 # By model_type; a reader takes the checked keys, the class's defaults behind them, and the model's name.
-READERS: dict[str, Reader] = {**llama.READERS, **deepseek.READERS, **gpt.READERS, **moe.READERS}
+READERS: dict[str, Reader] = {
+    **llama.READERS,
+    **deepseek.READERS,
+    **gpt.READERS,
+    **hybrid.READERS,
+    **mamba.READERS,
+    **moe.READERS,
+    **moe_sparse.READERS,
+    **minimax.READERS,
+    **qwen_vl.READERS,
+}
 
 
 @cache

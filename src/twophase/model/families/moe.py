@@ -50,6 +50,14 @@ def zipped(attention: list[Attention], blocks: list[FeedForward]) -> list[Layer]
     return [plain_layer(own, block) for own, block in zip(attention, blocks, strict=True)]
 
 
+def flagged(keys: Keys) -> Keys:
+    """moe_layer_freq may be a list with 1 for each layer that has experts."""
+    flags = per_layer(keys, "moe_layer_freq", layer_count(keys))
+    if flags is None:
+        return keys
+    return assuming(keys, mlp_layer_types=["sparse" if flag else "dense" for flag in flags])
+
+
 def mixtral(keys: Keys, name: str) -> ModelSpec:
     keys = replace(keys, names=LOCAL)
     attention = attention_of(keys, rope_of(keys, theta=1e6), window_of(keys, SLIDING))
@@ -64,26 +72,6 @@ def phimoe(keys: Keys, name: str) -> ModelSpec:
     attention = attention_of(keys, rope_of(keys, theta=1e6), window, qkv_bias=bias, out_bias=bias)
     layers = [plain_layer(attention, mixture(keys))] * layer_count(keys)
     return decoder(keys, name, "phimoe", layers, norm="layer", head_bias=keys.switch("lm_head_bias"))
-
-
-def minimax_m2(keys: Keys, name: str) -> ModelSpec:
-    """Queries and keys are normed over all heads together; a part of each head is rotated."""
-    keys = rotated(replace(keys, names=LOCAL))
-    if keys.get("qk_norm_type", "per_layer") != "per_layer" or not keys.get("use_qk_norm", True):
-        raise InputError(
-            f"{keys.where}: qk_norm_type must be per_layer, with use_qk_norm, in a minimax_m2 model"
-        )
-    refuse(keys, "shared_intermediate_size", "sliding_window", "attention_bias")
-    attention = attention_of(keys, rope_of(keys, theta=5e6), qk_norm_wide=True)
-    return decoder(keys, name, "minimax_m2", [plain_layer(attention, mixture(keys))] * layer_count(keys))
-
-
-def rotated(keys: Keys) -> Keys:
-    """MiniMax says how many of a head's dimensions are rotated, not which share of them."""
-    if keys.get("rotary_dim") is None or keys.get("head_dim") is None:
-        return keys
-    share = keys.count("rotary_dim", most=keys.count("head_dim")) / keys.count("head_dim")
-    return assuming(keys, partial_rotary_factor=share)
 
 
 def olmoe(keys: Keys, name: str) -> ModelSpec:
@@ -237,7 +225,6 @@ def dbrx(keys: Keys, name: str) -> ModelSpec:
 READERS = {
     "mixtral": mixtral,
     "phimoe": phimoe,
-    "minimax_m2": minimax_m2,
     "olmoe": olmoe,
     "granitemoe": granitemoe,
     "granitemoeshared": granitemoe,
