@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from twophase.model.mixers import Attention, Mixer
 
 Activation = Literal[
-    "silu", "gelu_tanh", "gelu", "relu", "relu2", "quick_gelu", "swiglu_oai", "tanh", "xielu"
+    "silu", "gelu_tanh", "gelu", "relu", "relu2", "quick_gelu", "swiglu_oai", "tanh", "xielu", "situ"
 ]
 NormKind = Literal["rms", "layer", "layer-no-bias", "none"]
 NormPlaces = Literal["before", "after", "around", "single", "none"]

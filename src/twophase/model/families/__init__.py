@@ -6,7 +6,17 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from twophase.model.families import deepseek, gpt, llama, minimax, moe, moe_sparse, qwen_vl
+from twophase.model.families import (
+    deepseek,
+    gpt,
+    hybrid,
+    llama,
+    mamba,
+    minimax,
+    moe,
+    moe_sparse,
+    qwen_vl,
+)
 from twophase.model.keys import Keys
 from twophase.model.spec import ModelSpec
 
@@ -23,6 +33,8 @@ READERS: dict[str, Reader] = {
     **moe_sparse.READERS,
     **minimax.READERS,
     **qwen_vl.READERS,
+    **mamba.READERS,
+    **hybrid.READERS,
 }
 
 

@@ -21,6 +21,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "relu2": "relu2",
     "swigluoai": "swiglu_oai",
     "xielu": "xielu",
+    "situ": "situ",
 }
 ROPES: dict[str, RopeScaling] = {
     "default": "default",

@@ -49,7 +49,7 @@ def minicpm3(keys: Keys, name: str) -> ModelSpec:
 def longcat_flash(keys: Keys, name: str) -> ModelSpec:
     """Each of num_layers is two: both have attention and a dense MLP, the first has experts beside its MLP.
 
-    Some experts give back their input and have no weights: top_k is how many others a token meets, on average.
+    Some experts give back their input and have no weights: top_k is how many of the others a token meets.
     """
     attention = latent_attention(keys, rope_of(keys))
     dense = mlp_of(keys, keys.count("ffn_hidden_size"))
@@ -136,7 +136,7 @@ def _scale(keys: Keys, head_dim: int) -> float:
     """YaRN's temperature (mscale_all_dim) goes into the scores, once for queries and once for keys."""
     scaling = keys.inner("rope_scaling" if keys.get("rope_parameters") is None else "rope_parameters")
     if not scaling.get("mscale_all_dim") or scaling.get("rope_type", scaling.get("type")) == "default":
-        return head_dim**-0.5
+        return 1 / math.sqrt(head_dim)
     factor, share = scaling.number("factor"), scaling.number("mscale_all_dim")
     temperature = 0.1 * share * math.log(factor) + 1.0 if factor > 1 else 1.0
     return temperature * temperature / math.sqrt(head_dim)
