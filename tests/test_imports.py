@@ -16,6 +16,8 @@ BELOW = {
     "model": {"errors"},
     "hardware": {"kernels", "errors"},
     "cost": {"model", "hardware", "errors"},
+    "results": {"errors"},
+    "lint": {"results", "model", "hardware", "cost", "fit", "errors"},
     "scheduler": {"cost", "records", "errors"},
     "engine": {"kernels", "model", "hardware", "cost", "scheduler", "records", "errors"},
     "advise": {"model", "hardware", "cost", "records", "errors"},

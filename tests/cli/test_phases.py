@@ -69,11 +69,11 @@ def test_last_logits_lower_the_table_and_the_floor_is_lower_still_than_the_textb
     assert long["floor_s"] < long["compute_s"]
 
 
-def test_formats_change_bytes_and_not_arithmetic(run) -> None:
-    bf16, int4 = document(run), document(run, "--weights", "int4", "--kv", "fp8")
-    W = bf16["matmul_parameters"]
+def test_weights_alone_in_few_bits_change_bytes_and_not_arithmetic(run) -> None:
+    bf16, int4 = document(run), document(run, "--weights", "int4")
     one, same = int4["decode"][1], bf16["decode"][1]
-    assert one["bytes"] == pytest.approx(W / 2 + 2048 * 64 * 1024)
+    blocks, head = 6_979_321_856, 128256 * 4096  # the head stays in 16 bits; a scale and a zero for each 128
+    assert one["bytes"] == pytest.approx(blocks * (4 + 20 / 128) / 8 + head * 2 + 2048 * 128 * 1024)
     assert (one["flops"], one["compute_s"]) == (same["flops"], same["compute_s"])
     assert (
         "INT4 is how weights are stored: arithmetic counts at the BF16 peak"
@@ -81,13 +81,22 @@ def test_formats_change_bytes_and_not_arithmetic(run) -> None:
     )
 
 
+def test_formats_with_arithmetic_of_their_own_count_at_its_peak(run) -> None:
+    fp8, forced = (document(run, "--weights", "fp8", *more) for more in ([], ["--activations", "bf16"]))
+    assert (fp8["flops_per_s"], fp8["ridge_flop_per_byte"]) == (1979e12, pytest.approx(1979 / 3.35))
+    assert (forced["flops_per_s"], forced["prefill"][5]["bytes"]) == (989e12, fp8["prefill"][5]["bytes"])
+    long, same = fp8["prefill"][5], forced["prefill"][5]
+    wide = 2 * 128256 * 4096 * 2048 + 4 * 4096 * 32 * 2048**2 / 2  # head and attention stay in 16 bits
+    assert same["compute_s"] - long["compute_s"] == pytest.approx((long["flops"] - wide) / 1979e12, rel=1e-3)
+
+
 def test_a_model_that_does_not_fit_is_still_priced(run) -> None:
     made = document(run, "llama-3-70b")
     assert (made["fits"], made["needs"]) == (False, 2)
     status, out, err = run("phases", "llama-3-70b")
     assert status == 0 and len(out.splitlines()) > 20
-    # 70.55e9 parameters of 2 bytes, 2,500 tokens of 320 KiB, less 80 GB
-    assert "61.9 GB more than its 80 GB; it would on 2" in err and err.count("\n") == 1
+    # 70.55e9 parameters of 2 bytes, 2,500 tokens of 320 KiB, less 79.19 GiB
+    assert "56.9 GB more than its 85.03 GB; it would on 2" in err and err.count("\n") == 1
 
 
 def test_ranges_and_batches(run) -> None:
@@ -114,7 +123,7 @@ def test_beyond_the_window_is_a_warning(run) -> None:
     ("arguments", "says"),
     [
         (["llama-3-9b"], "did you mean llama-3-8b"),
-        (["--gpu", "h100"], "did you mean h100-"),
+        (["--gpu", "h100x"], "did you mean h100"),
         (["--prompts", "0"], "must be at least 1"),
         (["--prompts", "-5"], "must be at least 1"),
         (["--contexts", "1,two"], "'two' is not a size"),

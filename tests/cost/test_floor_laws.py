@@ -5,9 +5,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twophase.cost.operators import operators, totals
+from twophase.cost.deployment import Deployment, as_bits
+from twophase.cost.operators import operators, price_of
 from twophase.cost.pass_ import Pass, Span
 from twophase.cost.roofline import floor
+from twophase.cost.spans import spans_of
+from twophase.hardware.accelerator import Accelerator
 from twophase.model.mixers import Attention, Rope
 from twophase.model.spec import MLP, Layer, ModelSpec
 
@@ -38,12 +41,15 @@ def test_the_floor_is_the_slower_side_of_the_operators_sum(
     spec: ModelSpec, spans: list[Span], peak: float, bandwidth: float, weights: float, kv: float
 ) -> None:
     pass_ = Pass(tuple(spans))
-    every = operators(spec, pass_, weights, kv)
-    flops = sum(each.flops for each in every)
+    own = Deployment(spec, as_bits(weights), kv, arithmetic="bf16")
+    every = operators(own, spans_of(pass_))
+    flops = sum(each.total_flops for each in every)
     moved = sum(each.read_bytes for each in every) + sum(each.written_bytes for each in every)
-    least = floor(spec, pass_, peak, bandwidth, weights, kv)
+    machine = Accelerator("any", "any", "any", {"bf16": peak}, 1e9, 1e9, bandwidth)
+    least = floor(own, spans_of(pass_), machine)
     assert abs(least.bytes - moved) <= 1e-12 * moved  # summed in another order
-    assert (least.flops, least.compute_s, least.memory_s) == (flops, flops / peak, least.bytes / bandwidth)
+    assert abs(least.flops - flops) <= 1e-12 * flops
+    assert (least.compute_s, least.memory_s) == (least.flops / peak, least.bytes / bandwidth)
     assert least.seconds == (least.compute_s if least.bound == "compute" else least.memory_s)
     assert least.seconds >= least.compute_s and least.seconds >= least.memory_s
 
@@ -55,7 +61,7 @@ def test_more_rows_or_more_context_never_cost_less(
     at = which % len(spans)
     grown = [*spans]
     grown[at] = replace(spans[at], **{field: getattr(spans[at], field) + more})
-    before, after = totals(spec, Pass(tuple(spans))), totals(spec, Pass(tuple(grown)))
+    before, after = map(price_of(spec, 2.0, 2.0), (Pass(tuple(spans)), Pass(tuple(grown))))
     assert after[0] >= before[0] and after[1] >= before[1]
     if field == "new":
         assert after[0] > before[0] and after[1] > before[1]
@@ -65,8 +71,9 @@ def test_more_rows_or_more_context_never_cost_less(
 def test_a_pass_of_two_reads_the_weights_once_where_two_passes_read_them_twice(
     spec: ModelSpec, some: list[Span], others: list[Span]
 ) -> None:
-    apart = [totals(spec, Pass(tuple(each))) for each in (some, others)]
-    together = totals(spec, Pass((*some, *others)))
+    price = price_of(spec, 2.0, 2.0)
+    apart = [price(Pass(tuple(each))) for each in (some, others)]
+    together = price(Pass((*some, *others)))
     heads = min(any(span.wants_logits for span in each) for each in (some, others))
     blocks = sum(
         24 * 8 * 2 * (each.attention.heads + each.attention.kv_heads) + 3 * 24 * 48 for each in spec.layers

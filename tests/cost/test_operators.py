@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 from small_configs import reference
 from torch.utils.flop_counter import FlopCounterMode
 
-from twophase.cost.operators import operators, price_of, totals, visible_pairs
+from twophase.cost.attention import visible_pairs
+from twophase.cost.deployment import Deployment, as_bits
+from twophase.cost.operators import Operator, operators, price_of
 from twophase.cost.pass_ import Pass, Span
-from twophase.model.catalogue import load_spec
+from twophase.cost.spans import spans_of
 from twophase.model.hf_config import spec_from_config
 from twophase.model.mixers import Attention, Rope
 from twophase.model.spec import MLP, Layer, ModelSpec
@@ -21,6 +23,11 @@ def small(window: int | None = None) -> ModelSpec:
     attention = [Attention(2, 1, 4, 0.5, Rope(1e4), window=each) for each in (None, window)]
     layers = tuple(Layer((each,), MLP(16, "silu")) for each in attention)
     return ModelSpec("small", "llama", 32, 8, layers, 64, False, 1e-6)
+
+
+def made(spec: ModelSpec, pass_: Pass, weights: float = 2.0, kv: float = 2.0) -> dict[str, Operator]:
+    own = Deployment(spec, as_bits(weights), kv)
+    return {each.name: each for each in operators(own, spans_of(pass_))}
 
 
 @given(
@@ -54,7 +61,8 @@ def test_flops_are_pytorchs(family: str, new: int, context: int) -> None:
         with FlopCounterMode(display=False) as counter:
             model(torch.zeros(1, new, dtype=torch.long), past_key_values=cache, logits_to_keep=1)
     spec = spec_from_config(config, family, "config")
-    flops = {each.name: each.flops for each in operators(spec, Pass((Span(0, new, context),)))}
+    counted = made(spec, Pass((Span(0, new, context),)))
+    flops = {name: float(each.total_flops) for name, each in counted.items()}
     pairs, rectangle = new * context + new * (new + 1) // 2, new * (new + context)
     assert flops["attention"] == 3 * 4 * 4 * 32 * pairs
     flops["attention"] *= rectangle / pairs
@@ -63,42 +71,37 @@ def test_flops_are_pytorchs(family: str, new: int, context: int) -> None:
 
 def test_bytes_by_hand() -> None:
     pass_ = Pass((Span(0, 3, 10), Span(1, 1, 4)))
-    made = {each.name: each for each in operators(small(window=6), pass_, weight_bytes=2.0, kv_bytes=1.0)}
+    counted = made(small(window=6), pass_, weights=2.0, kv=1.0)
     # a token's keys and values: 2·4 elements a layer; the sliding layer reads 5 and 4 of the cached
-    assert made["attention"].read_bytes == 8 * (10 + 4) + 8 * (5 + 4)
-    assert made["attention"].written_bytes == 2 * 8 * 4
-    assert made["embedding"].read_bytes == 4 * 8 * 2
-    assert made["attention projections"].read_bytes == 2 * 2 * (8 * 24)
-    assert made["mlp"].read_bytes == 2 * 2 * (3 * 8 * 16)
-    assert made["head"].read_bytes == 2 * 8 * 32
+    assert counted["attention"].read_bytes == 8 * (10 + 4) + 8 * (5 + 4)
+    assert counted["attention"].written_bytes == 2 * 8 * 4
+    assert counted["embedding"].read_bytes == 4 * 8 * 2
+    assert counted["attention projections"].read_bytes == 2 * 2 * (8 * 24)
+    assert counted["mlp"].read_bytes == 2 * 2 * (3 * 8 * 16)
+    assert counted["head"].read_bytes == 2 * 8 * 32
 
 
 def test_only_rows_that_want_logits_pay_for_the_head() -> None:
     head = [
-        operators(small(), Pass((Span(0, 9, 0, wants_logits=wants), Span(1, 1, 5, wants_logits=wants))))[-1]
+        made(small(), Pass((Span(0, 9, 0, wants_logits=wants), Span(1, 1, 5, wants_logits=wants))))["head"]
         for wants in (True, False)
     ]
-    assert [each.flops for each in head] == [2 * 2 * 8 * 32, 0]
+    assert [each.total_flops for each in head] == [2 * 2 * 8 * 32, 0]
     assert [each.read_bytes for each in head] == [2 * 8 * 32, 0]
 
 
 @given(st.integers(1, 200), st.integers(1, 199), st.sampled_from([None, 7, 64]))
 def test_chunks_do_the_work_of_the_whole(prompt: int, cut: int, window: int | None) -> None:
     spec, cut = small(window), min(cut, prompt)
-    whole = totals(spec, Pass((Span(0, prompt, 0),)))[0]
+    whole = price_of(spec, 2.0, 2.0)(Pass((Span(0, prompt, 0),)))[0]
     chunks = [Pass((Span(0, cut, 0, wants_logits=cut == prompt),))]
     chunks += [Pass((Span(0, prompt - cut, cut),))] if cut < prompt else []
-    assert sum(totals(spec, each)[0] for each in chunks) == whole
+    assert sum(price_of(spec, 2.0, 2.0)(each)[0] for each in chunks) == whole
 
 
 def test_weights_are_read_once_whatever_the_batch() -> None:
     one, many = (Pass(tuple(Span(i, 1, 100) for i in range(count))) for count in (1, 64))
-    (flops, bytes_), (flops_64, bytes_64) = totals(small(), one), totals(small(), many)
+    (flops, bytes_), (flops_64, bytes_64) = map(price_of(small(), 2.0, 2.0), (one, many))
     weights = 2 * (2 * (8 * 24 + 3 * 8 * 16) + 8 * 32)
     assert flops_64 == 64 * flops
     assert bytes_64 - weights == 64 * (bytes_ - weights)
-
-
-def test_a_price_is_the_total() -> None:
-    spec, pass_ = load_spec("gemma-3-1b"), Pass((Span(0, 700, 900), Span(1, 1, 5000)))
-    assert price_of(spec, 0.5, 1.0)(pass_) == totals(spec, pass_, 0.5, 1.0)

@@ -5,8 +5,9 @@ import torch
 from small_configs import reference
 from transformers import DynamicCache
 
+from twophase.cost.deployment import Deployment
 from twophase.cost.operators import operators
-from twophase.cost.pass_ import Pass, Span
+from twophase.cost.spans import prefills
 from twophase.model.hf_config import spec_from_config
 
 HEADS, KV_HEADS, HEAD_DIM = 4, 2, 32
@@ -45,10 +46,10 @@ def test_attention_sees_and_reads_what_transformers_does(family: str, new: int, 
     spec = spec_from_config(CONFIGS[family], family, "config")
     (own,) = (
         each
-        for each in operators(spec, Pass((Span(0, new, context),)), kv_bytes=1.0)
+        for each in operators(Deployment(spec, kv_bytes=1.0), prefills(new, context))
         if each.name == "attention"
     )
-    assert own.flops == 4 * HEAD_DIM * pairs
+    assert own.total_flops == 4 * HEAD_DIM * pairs
     assert own.read_bytes == kept
     # A layer's cache holds the newest tokens: of these, as many as fit are the pass's own.
     stored = sum(min(new, layer.keys.shape[-2]) for layer in cache.layers)

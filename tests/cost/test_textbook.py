@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twophase.cost.pass_ import Pass, Span
+from twophase.cost.deployment import Deployment, as_bits
+from twophase.cost.operators import Work, works
 from twophase.cost.phases import phases, turning_point
-from twophase.cost.roofline import floor
-from twophase.cost.textbook import Formats, decode, prefill
+from twophase.cost.spans import decodes, prefills
+from twophase.cost.textbook import decode, prefill
 from twophase.hardware.catalogue import load_accelerator
 from twophase.model.mixers import Attention, Rope
 from twophase.model.spec import MLP, Layer, ModelSpec
@@ -21,30 +22,37 @@ def small(window: int | None = None) -> ModelSpec:
     return ModelSpec("small", "llama", 32, 8, (layer, layer), 64, False, 1e-6)
 
 
+def alone(stages: list[Work]) -> Work:
+    """Of a deployment on one device."""
+    (work,) = stages
+    return work
+
+
 def test_prefill_by_hand() -> None:
-    work = prefill(small(), [1, 10], Formats())
+    work = alone(prefill(Deployment(small()), [1, 10]))
     # 2·1408·S + 2·2·8·S²; 2·1408 + 2 layers·2·4·2 bytes = 32 a token
-    assert work.flops.tolist() == [2816 + 32, 28160 + 3200]
+    assert work.total_flops.tolist() == [2816 + 32, 28160 + 3200]
     assert work.bytes.tolist() == [2816 + 32, 2816 + 320]
 
 
 def test_prefill_with_the_last_rows_logits_only() -> None:
-    work = prefill(small(), 10, Formats(logits="last"))
-    assert float(work.flops) == 28160 + 3200 - 9 * 2 * 256
+    work = alone(prefill(Deployment(small()), 10, "last"))
+    assert float(work.total_flops) == 28160 + 3200 - 9 * 2 * 256
 
 
 def test_decode_by_hand() -> None:
-    work = decode(small(), [1, 3], 10, Formats(weight_bytes=1.0, kv_bytes=1.0))
+    work = alone(decode(Deployment(small(), as_bits(1.0), 1.0), [1, 3], 10))
     # B·(2·1408 + 4·2·8·10); 1408 + B·10·16
-    assert work.flops.tolist() == [2816 + 640, 3 * (2816 + 640)]
+    assert work.total_flops.tolist() == [2816 + 640, 3 * (2816 + 640)]
     assert work.bytes.tolist() == [1408 + 160, 1408 + 480]
 
 
 def test_a_window_caps_what_is_seen() -> None:
-    inside, capped = decode(small(), 2, 6, Formats()), decode(small(window=6), 2, 50, Formats())
-    assert (float(capped.flops), float(capped.bytes)) == (float(inside.flops), float(inside.bytes))
+    inside = alone(decode(Deployment(small()), 2, 6))
+    capped = alone(decode(Deployment(small(window=6)), 2, 50))
+    assert (capped.total_flops, capped.bytes) == (inside.total_flops, inside.bytes)
     # ten rows, of which the last see 6: 4·16·(10·6 - 6·6/2) FLOPs of attention
-    assert float(prefill(small(window=6), 10, Formats()).flops) == 28160 + 64 * 42
+    assert alone(prefill(Deployment(small(window=6)), 10)).total_flops == 28160 + 64 * 42
 
 
 @given(
@@ -57,19 +65,17 @@ def test_decode_lies_within_a_token_of_the_floor(
     batch: int, context: int, window: int | None, weight_bytes: float
 ) -> None:
     """They differ by the step's own token and the embedding's gather, and by nothing else."""
-    spec = small(window)
-    work = decode(spec, batch, context, Formats(weight_bytes))
-    exact = floor(spec, Pass((Span(0, 1, context),) * batch), 1.0, 1.0, weight_bytes, 2.0)
-    assert 0 <= exact.flops - float(work.flops) <= batch * 4 * 2 * 8
-    assert -batch * 32 <= exact.bytes - float(work.bytes) <= batch * (32 + 8 * weight_bytes)
+    own = Deployment(small(window), as_bits(weight_bytes))
+    work, exact = alone(decode(own, batch, context)), alone(works(own, decodes(batch, context)))
+    assert 0 <= exact.total_flops - work.total_flops <= batch * 4 * 2 * 8
+    assert -batch * 32 <= exact.bytes - work.bytes <= batch * (32 + 8 * weight_bytes)
 
 
 @given(prompt=st.integers(1, 10_000), window=st.sampled_from([None, 16, 4096]))
 def test_prefill_with_last_logits_lies_below_the_exact_triangle(prompt: int, window: int | None) -> None:
-    spec = small(window)
-    work = prefill(spec, prompt, Formats(logits="last"))
-    exact = floor(spec, Pass((Span(0, prompt, 0),)), 1.0, 1.0)
-    rows_on_the_diagonal = exact.flops - float(work.flops)
+    own = Deployment(small(window))
+    work, exact = alone(prefill(own, prompt, "last")), alone(works(own, prefills(prompt)))
+    rows_on_the_diagonal = exact.total_flops - work.total_flops
     assert 0 <= rows_on_the_diagonal <= prompt * 2 * 2 * 8  # half a pair a row
 
 
@@ -80,8 +86,8 @@ def test_turning_point_is_the_first() -> None:
 
 
 def test_a_request_is_the_sum_of_its_steps() -> None:
-    own, gpu = small(), load_accelerator("h100-sxm")
-    made = phases(own, gpu, Formats(), [8], [8], [2], (20, 5))
+    gpu = load_accelerator("h100-sxm")
+    made = phases(Deployment(small()), gpu, [8], [8], [2], (20, 5))
     steps = [
         max(2 * (2816 + 64 * seen) / 989e12, (2816 + 2 * 32 * seen) / 3.35e12)
         for seen in (20, 21, 22, 23, 24)

@@ -5,6 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from twophase.cli.deployment import (
+    ActivationsOption,
+    DpOption,
+    EpOption,
+    GpuOption,
+    HardwareOption,
+    KVOption,
+    PpOption,
+    TpOption,
+    WeightsOption,
+)
 from twophase.cli.options import JsonOption, request_of
 from twophase.cli.sizes import LARGEST, MOST, sizes_of
 from twophase.errors import InputError
@@ -13,10 +24,6 @@ if TYPE_CHECKING:
     from twophase.cost.phases import Residence
     from twophase.report.phases import PhasesReport
 
-Weights = Literal["float32", "bf16", "fp16", "fp8", "int8", "int4"]
-KV = Literal["bf16", "fp16", "fp8", "int8"]
-
-BYTES = {"float32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
 PROMPTS = "1,16,128,256,512,2048,8192,32768"
 CONTEXTS = "128,2048,8192,32768"
 REQUEST = "2000:500"
@@ -31,7 +38,8 @@ def phases(
         ),
     ] = "llama-3-8b",
     *,
-    gpu: Annotated[str, typer.Option(metavar="NAME", help="The accelerator.")] = "h100-sxm",
+    gpu: GpuOption = "h100-sxm",
+    hardware: HardwareOption = None,
     prompts: Annotated[
         str | None,
         typer.Option(
@@ -47,8 +55,13 @@ def phases(
         str | None,
         typer.Option(metavar="IN:OUT", help="The reference request, in tokens.", show_default=REQUEST),
     ] = None,
-    weights: Annotated[Weights, typer.Option(help="How weights are stored.")] = "bf16",
-    kv: Annotated[KV, typer.Option(help="How the KV cache is stored.")] = "bf16",
+    weights: WeightsOption = None,
+    kv: KVOption = "bf16",
+    activations: ActivationsOption = None,
+    tp: TpOption = 1,
+    pp: PpOption = 1,
+    ep: EpOption = 1,
+    dp: DpOption = 1,
     logits: Annotated[
         Literal["all", "last"],
         typer.Option(help="Prompt rows that get logits: the textbook's all, or the last."),
@@ -72,25 +85,22 @@ def phases(
     if sum(split) > LARGEST:
         raise InputError(f"--request {request}: at most {LARGEST:,} tokens in all")
 
+    from twophase.cli.deployment import deployment_of
+    from twophase.cost.parallel import Plan
     from twophase.cost.phases import phases as phases_of
-    from twophase.cost.textbook import Formats
     from twophase.hardware.catalogue import load_accelerator
-    from twophase.model.catalogue import load_spec
-    from twophase.model.cache import kv_bytes_per_token
-    from twophase.model.counts import matmul_parameters
+    from twophase.model.catalogue import load_model
     from twophase.report.phases import PhasesReport
 
-    spec, accelerator = load_spec(model), load_accelerator(gpu)
-    formats = Formats(BYTES[weights], BYTES[kv], logits)
+    loaded, accelerator = load_model(model), load_accelerator(gpu, hardware)
+    own = deployment_of(loaded, weights, kv, activations, Plan(tp, pp, ep, dp))
+    spec = own.spec
     report = PhasesReport(
-        model=spec.name,
+        deployment=own,
         accelerator=accelerator,
-        formats=formats,
-        weight_format=weights,
         kv_format=kv,
-        matmul_parameters=matmul_parameters(spec),
-        kv_bytes_per_token=kv_bytes_per_token(spec, formats.kv_bytes),
-        phases=phases_of(spec, accelerator, formats, prompt_sizes, context_sizes, batches, split),
+        logits=logits,
+        phases=phases_of(own, accelerator, prompt_sizes, context_sizes, batches, split, logits),
     )
     asked = {
         "a prompt": max(prompt_sizes) if prompts is not None else 0,
@@ -101,7 +111,7 @@ def phases(
     if beyond:
         warn(f"{' and '.join(beyond)} tokens: beyond {spec.name}'s context window of {spec.context_length}")
     if not report.phases.residence.fits:
-        warn(does_not_fit(spec.name, accelerator.title, report.phases.residence))
+        warn(does_not_fit(spec.name, accelerator.title, report.phases.residence, own.plan.devices))
     show(report, json=json, csv=csv, markdown=markdown, plain=plain)
 
 
@@ -122,11 +132,13 @@ def show(report: "PhasesReport", *, json: bool, csv: bool, markdown: bool, plain
         render.rich(report, Console(highlight=False))
 
 
-def does_not_fit(model: str, accelerator: str, own: "Residence") -> str:
+def does_not_fit(model: str, accelerator: str, own: "Residence", devices: int) -> str:
+    each = " each" if devices > 1 else ""
     return (
-        f"{model} does not fit on one {accelerator}: {own.weights_bytes / 1e9:.1f} GB of weights and "
-        f"{own.kv_bytes / 1e9:.1f} GB of KV cache are {own.excess_bytes / 1e9:.1f} GB more than its "
-        f"{own.memory_bytes / 1e9:g} GB; it would on {own.needs}"
+        f"{model} does not fit on {devices if devices > 1 else 'one'} {accelerator}: "
+        f"{own.weights_bytes / 1e9:.1f} GB of weights and {own.kv_bytes / 1e9:.1f} GB of KV cache{each} are "
+        f"{own.excess_bytes / 1e9:.1f} GB more than its {own.memory_bytes / 1e9:.4g} GB; "
+        f"it would on {own.needs * devices}"
     )
 
 

@@ -1,100 +1,140 @@
-"""What a pass costs, operator by operator: operations, bytes read and bytes written.
+"""What a pass costs one device, operator by operator: operations, bytes read and bytes written.
 
-Conventions: a multiply-add is two FLOPs; attention is causal, 4·head_dim FLOPs a (query, key) pair and head;
-logits for the rows that want them; weights are read once a pass in the format in which they are resident; of
-the KV cache, what lies in it before the pass is read and the new tokens' part is written, as far as a window
-lets anyone see it again; the embedding is a gather of the pass's rows. Norms, rotations and activations are
-not counted: no floor needs them.
+Conventions: a multiply-add is two FLOPs; attention is causal, 2·(head_dim + value_dim) FLOPs a (query, key)
+pair and head; logits for the rows that want them; weights are read once a pass in the format in which they
+are stored; of the KV cache, what lies in it before the pass is read and the new tokens' part is written, as
+far as a window lets anyone see it again; the embedding is a gather of the pass's rows. Of routed experts, a
+floor reads those that one row needs at least; an expectation, those that uniform routing touches. Norms,
+rotations and activations are not counted: no floor needs them.
 """
 
-from collections import Counter
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from twophase.cost.attention import mixing
+from twophase.cost.deployment import Deployment, Experts, Stage, as_bits, device_stages, kv_arithmetic
 from twophase.cost.pass_ import Pass
-from twophase.model.counts import matrices_active
-from twophase.model.spec import Layer, ModelSpec
-from twophase.model.weights import feed_forward_weights, mixer_weights
+from twophase.cost.spans import Spans, spans_of
+from twophase.model.mixers import Attention, CompressedAttention, LatentAttention
+from twophase.model.spec import ModelSpec
 
-Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Touched = Literal["least", "expected"]  # routed experts: those of one row, or of uniform routing
+
+NAMES = {"attention": "attention projections", "recurrent": "recurrent projections"}
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One kind of operator, over all layers. FLOPs, and bytes from and to memory."""
+    """One kind of operator, over all layers of a stage. Arrays over the passes."""
 
     name: str
-    flops: float
-    read_bytes: float
-    written_bytes: float
+    flops: Mapping[str, Floats]  # by the operands' type
+    read_bytes: Floats
+    written_bytes: Floats
+
+    @property
+    def total_flops(self) -> Floats:
+        return np.asarray(sum(self.flops.values()), np.float64)
 
 
-def visible_pairs(new: Ints, context: Ints, window: int | None) -> Ints:
-    """(query, key) pairs of each span: a row sees itself and all before it, `window` tokens at the most."""
-    pairs = new * context + new * (new + 1) // 2
-    if window is None:
-        return pairs
-    first = np.minimum(context + 1, window)  # keys that the first row sees
-    growing = np.minimum(new, window - first)  # rows, after which every row sees the whole window
-    before = growing * first + growing * (growing - 1) // 2
-    return np.asarray(before + (new - growing) * window)
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Of one device and pass. Arrays over the passes."""
+
+    flops: Mapping[str, Floats]  # by the operands' type
+    bytes: Floats
+
+    @property
+    def total_flops(self) -> Floats:
+        return np.asarray(sum(self.flops.values()), np.float64)
 
 
-def operators(
-    spec: ModelSpec, pass_: Pass, weight_bytes: float = 2.0, kv_bytes: float = 2.0
+def stage_operators(
+    own: Deployment, stage: Stage, spans: Spans, touched: Touched = "least"
 ) -> list[Operator]:
-    """The operators of a pass; weight_bytes and kv_bytes: bytes an element in storage."""
-    return _operators(spec, Counter(spec.layers), pass_, weight_bytes, kv_bytes)
+    """spans: of one data-parallel replica."""
+    rows = (spans.new * spans.count).sum(-1).astype(np.float64)
+    logits = (spans.logits * spans.count).sum(-1).astype(np.float64)
+    zero, some = np.zeros_like(rows), rows > 0
+    found = [Operator("embedding", {}, rows * stage.gathered_bytes, zero)] if stage.gathered_bytes else []
+    flops: dict[str, dict[str, Floats]] = defaultdict(dict)
+    for (part, kind), a_row in stage.matrix_flops.items():
+        flops[part][kind] = rows * a_row
+    for part in dict.fromkeys([*flops, *stage.matrix_bytes]):
+        read = some * stage.matrix_bytes.get(part, 0.0)
+        if part == "experts":
+            distinct = rows * own.plan.dp if own.plan.ep > 1 else rows
+            for each in stage.experts:
+                read = read + some * experts_read(each, distinct, touched)
+        found.append(Operator(NAMES.get(part, part), flops[part], np.asarray(read, np.float64), zero))
+    return [*found, *_mixing(own, stage, spans), _head(stage, logits)]
 
 
-def totals(
-    spec: ModelSpec, pass_: Pass, weight_bytes: float = 2.0, kv_bytes: float = 2.0
-) -> tuple[float, float]:
-    """(FLOPs, compulsory bytes) of a pass."""
-    return _sum(operators(spec, pass_, weight_bytes, kv_bytes))
+def experts_read(own: Experts, rows: Floats, touched: Touched) -> Floats:
+    """Bytes of the distinct experts that a device reads, E·(1 - (1 - k/E)^rows) of uniform routing.
+
+    Where experts are dealt out whole, the device with the most sets the pace: it has at least its even share.
+    """
+    if touched == "least":
+        return np.full_like(rows, -(-own.top_k // own.devices) * own.bytes)
+    missed = (1 - own.top_k / own.experts) ** rows
+    return np.asarray(own.experts / own.devices * (1 - missed) * own.bytes)
 
 
-def price_of(spec: ModelSpec, weight_bytes: float, kv_bytes: float) -> Callable[[Pass], tuple[float, float]]:
-    """`totals` of one model's passes, for who asks after every pass: like layers are found once."""
-    layers = Counter(spec.layers)
-    return lambda pass_: _sum(_operators(spec, layers, pass_, weight_bytes, kv_bytes))
-
-
-def _operators(
-    spec: ModelSpec, layers: Counter[Layer], pass_: Pass, weight_bytes: float, kv_bytes: float
-) -> list[Operator]:
-    new = np.array([span.new for span in pass_.spans], np.int64)
-    context = np.array([span.context for span in pass_.spans], np.int64)
-    rows, logit_rows = int(new.sum()), sum(span.wants_logits for span in pass_.spans)
-    d = spec.d_model
-
-    def matmul(name: str, weights: int, times: int) -> Operator:
-        return Operator(name, 2.0 * times * weights, weights * weight_bytes if times else 0.0, 0.0)
-
-    projections = mlps = 0
-    attention_flops = kv_read = kv_written = 0.0
-    for layer, count in layers.items():
-        own = layer.attention
-        projections += count * matrices_active(mixer_weights(own, d))
-        mlps += count * matrices_active(feed_forward_weights(layer.mlp, d))
-        pairs = int(visible_pairs(new, context, own.window).sum())
-        attention_flops += count * 4.0 * own.heads * own.head_dim * pairs
-        seen = context if own.window is None else np.minimum(context, own.window - 1)
-        token_bytes = count * 2 * own.kv_heads * own.head_dim * kv_bytes
-        kept = new if own.window is None else np.minimum(new, own.window - 1)
-        kv_read += token_bytes * int(seen.sum())
-        kv_written += token_bytes * int(kept.sum())
+def _mixing(own: Deployment, stage: Stage, spans: Spans) -> list[Operator]:
+    sums: dict[str, list[Any]] = {}
+    for mixer, layers in stage.mixers:
+        attends = isinstance(mixer, Attention | LatentAttention | CompressedAttention)
+        each = mixing(mixer, spans.new, spans.context, own.kv_bytes, own.plan.tp)
+        parts = (each.flops, each.read_bytes, each.written_bytes)
+        total = [layers * (part * spans.count).sum(-1, dtype=np.float64) for part in parts]
+        name = "attention" if attends else "recurrence"
+        sums[name] = [a + b for a, b in zip(sums[name], total, strict=True)] if name in sums else total
+    kind = kv_arithmetic(own)
     return [
-        Operator("embedding", 0.0, rows * d * weight_bytes, 0.0),
-        matmul("attention projections", projections, rows),
-        Operator("attention", attention_flops, kv_read, kv_written),
-        matmul("mlp", mlps, rows),
-        matmul("head", spec.vocab_size * d, logit_rows),
+        Operator(name, {kind if name == "attention" else own.arithmetic or "bf16": flops}, read, written)
+        for name, (flops, read, written) in sums.items()
     ]
 
 
-def _sum(every: list[Operator]) -> tuple[float, float]:
-    return sum(each.flops for each in every), sum(each.read_bytes + each.written_bytes for each in every)
+def _head(stage: Stage, logits: Floats) -> Operator:
+    flops = {kind: logits * each for kind, each in stage.head_flops.items()}
+    read = np.asarray((logits > 0) * stage.head_bytes, np.float64)
+    return Operator("head", flops, read, np.zeros_like(logits))
+
+
+def operators(own: Deployment, spans: Spans, touched: Touched = "least") -> list[Operator]:
+    """Of a deployment without pipeline stages."""
+    (stage,) = device_stages(own)
+    return stage_operators(own, stage, spans, touched)
+
+
+def total(every: list[Operator]) -> Work:
+    flops: dict[str, Floats] = {}
+    for each in every:
+        for kind, own in each.flops.items():
+            flops[kind] = flops[kind] + own if kind in flops else own
+    return Work(flops, np.asarray(sum(each.read_bytes + each.written_bytes for each in every)))
+
+
+def works(own: Deployment, spans: Spans, touched: Touched = "least") -> list[Work]:
+    """Of one device of each pipeline stage."""
+    return [total(stage_operators(own, stage, spans, touched)) for stage in device_stages(own)]
+
+
+def price_of(spec: ModelSpec, weight_bytes: float, kv_bytes: float) -> Callable[[Pass], tuple[float, float]]:
+    """(FLOPs, compulsory bytes) of one model's passes on one device, for who asks after every pass."""
+    own = Deployment(spec, as_bits(weight_bytes), kv_bytes)
+    (stage,) = device_stages(own)
+
+    def price(pass_: Pass) -> tuple[float, float]:
+        work = total(stage_operators(own, stage, spans_of(pass_)))
+        return float(work.total_flops), float(work.bytes)
+
+    return price

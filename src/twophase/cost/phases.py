@@ -6,22 +6,29 @@ from math import ceil
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from twophase.cost.pass_ import Pass, Span
-from twophase.cost.roofline import Floor, floor
-from twophase.cost.textbook import Formats, Work, decode, prefill, seconds
+from twophase.cost import textbook
+from twophase.cost.communication import communication_s, exchanges
+from twophase.cost.deployment import Deployment
+from twophase.cost.parallel import resident_bytes
+from twophase.cost.roofline import Floor, floor, floor_of
+from twophase.cost.spans import Spans, decodes, prefills
+from twophase.cost.textbook import Logits
 from twophase.hardware.accelerator import Accelerator
 from twophase.model.cache import kv_bytes
-from twophase.model.counts import parameters
-from twophase.model.spec import ModelSpec
 
-Bound = Literal["compute", "memory"]
+Bound = Literal["compute", "memory", "communication"]
+Floats = NDArray[np.float64]
 LONGEST = 1 << 24  # tokens; a prompt that is still memory-bound here never turns
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseRow:
-    """A pass. All but floor_s is the textbook's; floor_s has exact pairs and the last row's logits only."""
+    """A pass, on one device of each pipeline stage. All but floor_s and communication_s is the textbook's.
+
+    floor_s has exact pairs, the last row's logits only, and of routed experts those of one row.
+    """
 
     batch: int
     tokens: int  # of a prefill's prompt, or of each decoding sequence's context
@@ -29,8 +36,10 @@ class PhaseRow:
     bytes: float
     compute_s: float
     memory_s: float
+    roofline_s: float  # the slower of the two, stage by stage
     floor_s: float
-    tokens_per_s: float
+    communication_s: float
+    tokens_per_s: float  # of the deployment, by roofline_s
 
     @property
     def intensity(self) -> float:
@@ -38,6 +47,8 @@ class PhaseRow:
 
     @property
     def bound(self) -> Bound:
+        if self.communication_s > max(self.compute_s, self.memory_s):
+            return "communication"
         return "compute" if self.compute_s >= self.memory_s else "memory"
 
 
@@ -59,7 +70,7 @@ class RequestTime:
 
 @dataclass(frozen=True, slots=True)
 class Residence:
-    """Weights, and the KV cache of the request's whole batch at its end, beside one accelerator's memory."""
+    """Weights, and the KV cache of the request's whole batch at its end, beside one device's memory."""
 
     weights_bytes: float
     kv_bytes: float
@@ -75,7 +86,7 @@ class Residence:
 
     @property
     def needs(self) -> int:
-        """Accelerators that hold it together, if it divides evenly."""
+        """Devices that hold it together for each that is there, if it divides evenly."""
         return ceil((self.weights_bytes + self.kv_bytes) / self.memory_bytes)
 
 
@@ -90,59 +101,92 @@ class Phases:
 
 
 def phases(
-    spec: ModelSpec,
+    own: Deployment,
     accelerator: Accelerator,
-    formats: Formats,
     prompts: Sequence[int],
     contexts: Sequence[int],
     batches: Sequence[int],
     request: tuple[int, int],
+    logits: Logits = "all",
 ) -> Phases:
-    """The textbook's two tables, floors beside them. prompts, contexts: tokens; request: (in, out)."""
-    peak, bandwidth = accelerator.peak_flops, accelerator.bandwidth
+    """The textbook's two tables, floors beside them. prompts, contexts: tokens; request: (in, out).
 
-    def floor_of(span: Span, batch: int = 1) -> Floor:
-        pass_ = Pass((span,) * batch)
-        return floor(spec, pass_, peak, bandwidth, formats.weight_bytes, formats.kv_bytes)
-
-    def row(batch: int, tokens: int, new: int, work: Work, least: Floor) -> PhaseRow:
-        flops, bytes_ = float(work.flops), float(work.bytes)
-        compute_s, memory_s = flops / peak, bytes_ / bandwidth
-        speed = batch * new / max(compute_s, memory_s)
-        return PhaseRow(batch, tokens, flops, bytes_, compute_s, memory_s, least.seconds, speed)
-
-    def prefill_row(prompt: int) -> PhaseRow:
-        return row(1, prompt, prompt, prefill(spec, prompt, formats), floor_of(Span(0, prompt, 0)))
-
-    def decode_row(batch: int, context: int) -> PhaseRow:
-        least = floor_of(Span(0, 1, context), batch)
-        return row(batch, context, 1, decode(spec, batch, context, formats), least)
-
+    batches: sequences of the whole deployment; data-parallel replicas share them.
+    """
     prompt, output = request
     batch = batches[0]
+    first, *prefill_rows = _prefill_rows(own, accelerator, [prompt, *prompts], logits)
+    grid = [(each, context) for each in batches for context in contexts]
     # each output token costs one step; the first of them sees the prompt, the last all but itself
-    steps = decode(spec, batch, prompt + np.arange(output), formats)
-    alone = prefill_row(prompt)
-    resident = kv_bytes(spec, prompt + output, formats.kv_bytes) * batch
+    steps = floor_of(textbook.decode(own, _mine(batch, own), prompt + np.arange(output)), accelerator)
+    resident = kv_bytes(own.spec, prompt + output, own.kv_bytes, own.plan.tp) / own.plan.pp
     return Phases(
-        prefill=tuple(prefill_row(prompt) for prompt in prompts),
-        decode=tuple(decode_row(batch, context) for batch in batches for context in contexts),
-        crossover_prompt=turning_point(lambda prompt: prefill_row(prompt).bound == "compute"),
-        crossover_prompt_floor=turning_point(lambda prompt: floor_of(Span(0, prompt, 0)).bound == "compute"),
+        prefill=tuple(prefill_rows),
+        decode=tuple(_decode_rows(own, accelerator, grid)),
+        crossover_prompt=turning_point(
+            lambda tokens: floor_of(textbook.prefill(own, tokens, logits), accelerator).bound == "compute"
+        ),
+        crossover_prompt_floor=turning_point(
+            lambda tokens: floor(own, prefills(tokens), accelerator).bound == "compute"
+        ),
         request=RequestTime(
             batch=batch,
             prompt_tokens=prompt,
             output_tokens=output,
-            prefill_s=max(alone.compute_s, alone.memory_s),
-            decode_s=float(seconds(steps, peak, bandwidth).sum()),
-            prefill_floor_s=alone.floor_s,
+            prefill_s=first.roofline_s,
+            decode_s=float(steps.seconds.sum()),
+            prefill_floor_s=first.floor_s,
         ),
         residence=Residence(
-            weights_bytes=parameters(spec).total * formats.weight_bytes,
-            kv_bytes=resident,
+            weights_bytes=max(resident_bytes(own.spec, own.storage, own.plan)),
+            kv_bytes=resident * _mine(batch, own),
             memory_bytes=accelerator.memory_bytes,
         ),
     )
+
+
+def _mine(batch: int, own: Deployment) -> int:
+    """Sequences of the fullest data-parallel replica."""
+    return ceil(batch / own.plan.dp)
+
+
+def _prefill_rows(
+    own: Deployment, accelerator: Accelerator, prompts: Sequence[int], logits: Logits
+) -> list[PhaseRow]:
+    tokens = np.asarray(prompts, np.int64)
+    table = floor_of(textbook.prefill(own, tokens, logits), accelerator)
+    ones = np.ones_like(tokens)
+    return _rows(own, accelerator, ones, tokens, tokens, table, prefills(tokens))
+
+
+def _decode_rows(
+    own: Deployment, accelerator: Accelerator, grid: Sequence[tuple[int, int]]
+) -> list[PhaseRow]:
+    batch, context = np.asarray(grid, np.int64).T
+    mine = -(-batch // own.plan.dp)
+    table = floor_of(textbook.decode(own, mine, context), accelerator)
+    return _rows(own, accelerator, batch, context, batch, table, decodes(mine, context))
+
+
+def _rows(
+    own: Deployment,
+    accelerator: Accelerator,
+    batch: NDArray[np.int64],
+    tokens: NDArray[np.int64],
+    made: NDArray[np.int64],
+    table: Floor,
+    spans: Spans,
+) -> list[PhaseRow]:
+    """made: tokens that a pass computes, which tokens_per_s counts."""
+    least = floor(own, spans, accelerator).seconds
+    moved = communication_s(exchanges(own, spans, accelerator), least)
+    columns = (batch, tokens, table.flops, table.bytes, table.compute_s, table.memory_s, table.seconds)
+    return [
+        PhaseRow(*row)
+        for row in zip(
+            *(each.tolist() for each in (*columns, least, moved, made / table.seconds)), strict=True
+        )
+    ]
 
 
 def turning_point(compute_bound: Callable[[int], bool]) -> int | None:

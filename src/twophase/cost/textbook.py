@@ -5,69 +5,65 @@ Decode step, batch B, context C:  FLOPs B·(2·W + 4·L·heads·head_dim·C)    
 
 W: weights that are multiplied by (blocks and output projection), w: bytes a weight. A layer with a sliding
 window sees the window's tokens at the most. Unlike the floor, this rounds the causal triangle to S²/2, leaves
-out a decode step's own token and the embedding's gather, and gives logits to every prompt row.
+out a decode step's own token and the embedding's gather, gives logits to every prompt row, and of routed
+experts reads those that uniform routing touches. Mixers that the textbook doesn't know are counted exactly.
 After Pope et al. 2023 (Efficiently Scaling Transformer Inference) and Williams et al. 2009 (Roofline).
 """
 
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from twophase.model.cache import kv_bytes_per_token
-from twophase.model.counts import matmul_parameters
-from twophase.model.spec import ModelSpec
+from twophase.cost.attention import Mixing, mixing
+from twophase.cost.deployment import Deployment, Stage, device_stages, kv_arithmetic
+from twophase.cost.operators import Work, stage_operators, total
+from twophase.cost.spans import Spans, decodes, prefills
+from twophase.model.cache import mixer_caches
+from twophase.model.mixers import Attention, Mixer
 
 Floats = NDArray[np.float64]
 Logits = Literal["all", "last"]
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """FLOPs and bytes of passes, one element a pass."""
-
-    flops: Floats
-    bytes: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class Formats:
-    """How the model is stored, in bytes an element, and which prompt rows get logits."""
-
-    weight_bytes: float = 2.0
-    kv_bytes: float = 2.0
-    logits: Logits = "all"
+def prefill(own: Deployment, prompt_tokens: ArrayLike, logits: Logits = "all") -> list[Work]:
+    """One prompt in one pass, for each of prompt_tokens; of one device of each pipeline stage."""
+    spans = prefills(prompt_tokens)
+    if logits == "all":
+        spans = replace(spans, logits=spans.new)
+    return [_work(own, stage, spans, "prefill") for stage in device_stages(own)]
 
 
-def prefill(spec: ModelSpec, prompt_tokens: ArrayLike, formats: Formats) -> Work:
-    """One prompt in one pass, for each of prompt_tokens."""
-    S = np.asarray(prompt_tokens, np.float64)
-    W = matmul_parameters(spec)
-    head = spec.vocab_size * spec.d_model
-    head_rows = S if formats.logits == "all" else np.ones_like(S)
-    flops = 2.0 * (W - head) * S + 2.0 * head * head_rows
-    for attention, layers in Counter(layer.attention for layer in spec.layers).items():
-        seen = S if attention.window is None else np.minimum(S, attention.window)
-        flops = flops + 2.0 * layers * attention.heads * attention.head_dim * seen * (2 * S - seen)
-    return Work(flops, formats.weight_bytes * W + S * kv_bytes_per_token(spec, formats.kv_bytes))
-
-
-def decode(spec: ModelSpec, batch: ArrayLike, context: ArrayLike, formats: Formats) -> Work:
+def decode(own: Deployment, batch: ArrayLike, context: ArrayLike) -> list[Work]:
     """One step: a token for each of `batch` sequences with `context` tokens each; the arrays broadcast."""
-    B, C = np.broadcast_arrays(np.asarray(batch, np.float64), np.asarray(context, np.float64))
-    W = matmul_parameters(spec)
-    flops = 2.0 * W * B
-    bytes_ = np.full_like(B, formats.weight_bytes * W)
-    for attention, layers in Counter(layer.attention for layer in spec.layers).items():
-        seen = C if attention.window is None else np.minimum(C, attention.window)
-        flops = flops + 4.0 * layers * attention.heads * attention.head_dim * B * seen
-        kv = 2.0 * layers * attention.kv_heads * attention.head_dim * formats.kv_bytes
-        bytes_ = bytes_ + kv * B * seen
+    spans = decodes(batch, context)
+    return [_work(own, stage, spans, "decode") for stage in device_stages(own)]
+
+
+def _work(own: Deployment, stage: Stage, spans: Spans, phase: Literal["prefill", "decode"]) -> Work:
+    bare = replace(stage, mixers=(), gathered_bytes=0.0)
+    work = total(stage_operators(own, bare, spans, "expected"))
+    flops, bytes_ = dict(work.flops), work.bytes
+    for mixer, layers in stage.mixers:
+        each = _round(mixer, own, spans, phase)
+        many = layers * spans.count
+        kind = kv_arithmetic(own)
+        flops[kind] = flops.get(kind, 0.0) + (many * each.flops).sum(-1)
+        bytes_ = bytes_ + (many * (each.read_bytes + each.written_bytes)).sum(-1)
     return Work(flops, bytes_)
 
 
-def seconds(work: Work, flops_per_s: float, bytes_per_s: float) -> Floats:
-    """The roofline: each pass takes as long as its slower resource."""
-    return np.maximum(work.flops / flops_per_s, work.bytes / bytes_per_s)
+def _round(mixer: Mixer, own: Deployment, spans: Spans, phase: Literal["prefill", "decode"]) -> Mixing:
+    """Of one layer and span."""
+    plain = isinstance(mixer, Attention) and not mixer.chunk and not mixer.top_k
+    if not plain:
+        return mixing(mixer, spans.new, spans.context, own.kv_bytes, own.plan.tp)
+    assert isinstance(mixer, Attention)
+    tokens = (spans.new if phase == "prefill" else spans.context).astype(np.float64)
+    seen = tokens if mixer.window is None else np.minimum(tokens, mixer.window)
+    pairs = seen * (2 * tokens - seen) / 2 if phase == "prefill" else seen
+    heads = -(-mixer.heads // own.plan.tp)
+    entry = sum(cache.entry_bytes for cache in mixer_caches(mixer, own.kv_bytes, own.plan.tp))
+    moved = (tokens if phase == "prefill" else seen) * entry
+    return Mixing(2.0 * heads * (mixer.head_dim + mixer.value_dim) * pairs, moved, np.zeros_like(moved))

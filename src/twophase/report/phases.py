@@ -6,19 +6,23 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from twophase.cost.deployment import Deployment
+from twophase.cost.parallel import resident_bytes
 from twophase.cost.phases import PhaseRow, Phases
-from twophase.cost.textbook import Formats
+from twophase.cost.textbook import Logits
 from twophase.hardware.accelerator import Accelerator
+from twophase.model.cache import kv_bytes_per_token
+from twophase.model.counts import all_weights, matmul_parameters
+from twophase.model.stored import weights_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-PREFILL_HEADS = ("prompt", "GFLOP", "GB", "FLOP/B", "t_comp ms", "t_mem ms", "bound", "tok/s")
-DECODE_HEADS = ("context", *PREFILL_HEADS[1:])
-WIDTHS = (7, 9, 6, 7, 10, 9, 8, 9)  # and a space between, which a wide figure never fills
+HEADS = ("GFLOP", "GB", "FLOP/B", "t_comp ms", "t_mem ms", "bound", "tok/s")
+WIDTHS = (7, 9, 6, 7, 10, 9, 9, 8, 9)  # and a space between, which a wide figure never fills
 COLUMNS = (
     *("phase", "prompt_tokens", "batch", "context", "flops", "bytes", "intensity"),
-    *("compute_s", "memory_s", "floor_s", "bound", "tokens_per_s"),
+    *("compute_s", "memory_s", "floor_s", "communication_s", "bound", "tokens_per_s"),
 )
 
 
@@ -26,23 +30,38 @@ COLUMNS = (
 class PhasesReport:
     """The numbers, and what they are about."""
 
-    model: str
+    deployment: Deployment
     accelerator: Accelerator
-    formats: Formats
-    weight_format: str  # as in --weights
-    kv_format: str
-    matmul_parameters: int
-    kv_bytes_per_token: float
+    kv_format: str  # as in --kv
+    logits: Logits
     phases: Phases
+
+    @property
+    def arithmetic(self) -> str:
+        """Operands' type of the blocks' matmuls."""
+        own = self.deployment
+        return own.arithmetic or own.storage.linear.arithmetic
+
+    @property
+    def peak_flops(self) -> float:
+        return self.accelerator.peak(self.arithmetic)
+
+    @property
+    def ridge(self) -> float:
+        return self.peak_flops / self.accelerator.bandwidth
+
+    @property
+    def parallel(self) -> bool:
+        return self.deployment.plan.devices > 1
 
 
 def plain(report: PhasesReport) -> str:
     """The textbook's own layout, and under it the floor with the last row's logits only."""
-    lines = [*about(report), "", prefill_title(report), aligned(PREFILL_HEADS)]
-    lines += [aligned(prefill_cells(row)) for row in report.phases.prefill]
+    lines = [*about(report), "", prefill_title(report), aligned(heads(report, "prompt"))]
+    lines += [aligned(prefill_cells(row, report.parallel)) for row in report.phases.prefill]
     for batch, rows in by_batch(report.phases.decode):
-        lines += ["", decode_title(batch), aligned(DECODE_HEADS)]
-        lines += [aligned(decode_cells(row)) for row in rows]
+        lines += ["", decode_title(batch), aligned(heads(report, "context"))]
+        lines += [aligned(decode_cells(row, report.parallel)) for row in rows]
     return "\n".join([*lines, "", *closing(report)])
 
 
@@ -63,28 +82,32 @@ def rich(report: PhasesReport, console: "Console") -> None:
     subject, *rest = about(report)
     console.print(Text(subject, "bold"), *map(Text, rest), sep="\n")
     console.print()
-    rows = map(prefill_cells, report.phases.prefill)
-    console.print(table(prefill_title(report), PREFILL_HEADS, rows, "bright_blue"))
+    rows = [prefill_cells(row, report.parallel) for row in report.phases.prefill]
+    console.print(table(prefill_title(report), heads(report, "prompt"), rows, "bright_blue"))
     for batch, own in by_batch(report.phases.decode):
-        console.print(table(decode_title(batch), DECODE_HEADS, map(decode_cells, own), "dark_orange"))
+        rows = [decode_cells(row, report.parallel) for row in own]
+        console.print(table(decode_title(batch), heads(report, "context"), rows, "dark_orange"))
     console.print(*map(Text, closing(report)), sep="\n")
 
 
 def to_json(report: PhasesReport) -> str:
     """SI base units; floors are exact, the rest is the textbook's."""
-    own, request = report.phases, report.phases.request
+    own, request, deployment = report.phases, report.phases.request, report.deployment
+    spec = deployment.spec
     return json.dumps(
         {
-            "model": report.model,
+            "model": spec.name,
             "accelerator": report.accelerator.name,
-            "weights": report.weight_format,
+            **dict(deployment.plan.sizes),
+            "weights": deployment.storage.name,
             "kv": report.kv_format,
-            "logits": report.formats.logits,
-            "matmul_parameters": report.matmul_parameters,
-            "kv_bytes_per_token": report.kv_bytes_per_token,
-            "flops_per_s": report.accelerator.peak_flops,
+            "arithmetic": report.arithmetic,
+            "logits": report.logits,
+            "matmul_parameters": matmul_parameters(spec),
+            "kv_bytes_per_token": kv_bytes_per_token(spec, deployment.kv_bytes),
+            "flops_per_s": report.peak_flops,
             "bytes_per_s": report.accelerator.bandwidth,
-            "ridge_flop_per_byte": report.accelerator.ridge,
+            "ridge_flop_per_byte": report.ridge,
             "fits": own.residence.fits,
             "needs": own.residence.needs,
             "weights_bytes": own.residence.weights_bytes,
@@ -143,32 +166,66 @@ def figures(row: PhaseRow) -> dict[str, Any]:
         "compute_s": row.compute_s,
         "memory_s": row.memory_s,
         "floor_s": row.floor_s,
+        "communication_s": row.communication_s,
         "bound": row.bound,
         "tokens_per_s": row.tokens_per_s,
     }
 
 
 def about(report: PhasesReport) -> list[str]:
-    own = report.accelerator
-    weight_bytes = report.matmul_parameters * report.formats.weight_bytes
-    kib = f"{report.kv_bytes_per_token / 1024:.1f}".removesuffix(".0")
+    own, spec, gpu = report.deployment, report.deployment.spec, report.accelerator
+    kib = f"{kv_bytes_per_token(spec, own.kv_bytes) / 1024:.1f}".removesuffix(".0")
+    active, every = matmul_parameters(spec), all_matmul_parameters(report)
+    weights = f"{every / 1e9:.2f}B" if active == every else f"{active / 1e9:.2f}B of {every / 1e9:.2f}B"
+    gigabytes = matmul_bytes(report) / 1e9
     lines = [
-        f"{report.model}: {report.matmul_parameters / 1e9:.2f}B matmul weights, "
-        f"{weight_bytes / 1e9:.1f} GB in {report.weight_format.upper()}, KV {kib} KiB/token",
-        f"{own.title}: ridge point {own.ridge:.0f} FLOP/byte",
+        f"{spec.name}: {weights} matmul weights, {gigabytes:.1f} GB in {own.storage.name.upper()}, "
+        f"KV {kib} KiB/token",
+        f"{gpu.title}: ridge point {report.ridge:.0f} FLOP/byte",
     ]
-    if report.weight_format not in ("bf16", "fp16"):
+    if report.arithmetic not in ("bf16", "fp16"):
         lines.append(
-            f"{report.weight_format.upper()} is how weights are stored: arithmetic counts at the "
-            f"{own.arithmetic.upper()} peak, {own.peak_flops / 1e12:g} TFLOP/s"
+            f"{own.storage.name.upper()} weights multiply as {report.arithmetic.upper()} at the most: "
+            f"{report.peak_flops / 1e12:g} TFLOP/s here"
         )
-    elif own.arithmetic != "bf16":
-        lines.append(f"{own.title} has no BF16: arithmetic counts at its {own.arithmetic.upper()} peak")
+    elif own.storage.name not in ("bf16", "fp16"):
+        lines.append(
+            f"{own.storage.name.upper()} is how weights are stored: arithmetic counts at the "
+            f"{gpu.arithmetic.upper()} peak, {report.peak_flops / 1e12:g} TFLOP/s"
+        )
+    elif gpu.arithmetic != "bf16":
+        lines.append(f"{gpu.title} has no BF16: arithmetic counts at its {gpu.arithmetic.upper()} peak")
+    if report.parallel:
+        largest = max(resident_bytes(spec, own.storage, own.plan))
+        lines.append(
+            f"{own.plan}, {own.plan.devices} devices: FLOPs and bytes are one device's, of "
+            f"{largest / 1e9:.1f} GB of weights; t_link is communication, which no floor counts"
+        )
     return lines
 
 
+def all_matmul_parameters(report: PhasesReport) -> int:
+    """With every expert."""
+    weights = all_weights(report.deployment.spec)
+    return sum(weight.parameters * count for weight, count in weights if weight.is_matrix)
+
+
+def matmul_bytes(report: PhasesReport) -> float:
+    """Of all that is multiplied by, on all devices together."""
+    spec, storage = report.deployment.spec, report.deployment.storage
+    if not spec.tied_embeddings:
+        own = storage.format_of("model.embed_tokens").bits_per_weight / 8
+        return weights_bytes(spec, storage) - own * spec.vocab_size * spec.d_model
+    return weights_bytes(spec, storage)
+
+
+def heads(report: PhasesReport, first: str) -> tuple[str, ...]:
+    *figures, bound, speed = HEADS
+    return (first, *figures, *("t_link ms",) * report.parallel, bound, speed)
+
+
 def prefill_title(report: PhasesReport) -> str:
-    rows = "" if report.formats.logits == "all" else ", logits of the last token only"
+    rows = "" if report.logits == "all" else ", logits of the last token only"
     return f"Prefill of one prompt (roofline lower bound on TTFT){rows}"
 
 
@@ -176,11 +233,12 @@ def decode_title(batch: int) -> str:
     return f"One decode step, batch {batch} (roofline lower bound on inter-token latency)"
 
 
-def aligned(cells: Iterable[str]) -> str:
-    return " ".join(f"{cell:>{width}}" for cell, width in zip(cells, WIDTHS, strict=True))
+def aligned(cells: Sequence[str]) -> str:
+    widths = WIDTHS if len(cells) == len(WIDTHS) else (*WIDTHS[:6], *WIDTHS[7:])
+    return " ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
 
 
-def prefill_cells(row: PhaseRow) -> tuple[str, ...]:
+def prefill_cells(row: PhaseRow, parallel: bool) -> tuple[str, ...]:
     return (
         f"{row.tokens}",
         f"{row.flops / 1e9:.0f}",
@@ -188,12 +246,13 @@ def prefill_cells(row: PhaseRow) -> tuple[str, ...]:
         f"{row.intensity:.0f}",
         f"{row.compute_s * 1e3:.2f}",
         f"{row.memory_s * 1e3:.2f}",
-        row.bound,
+        *(f"{row.communication_s * 1e3:.2f}",) * parallel,
+        row.bound[:8],
         f"{row.tokens_per_s:.0f}",
     )
 
 
-def decode_cells(row: PhaseRow) -> tuple[str, ...]:
+def decode_cells(row: PhaseRow, parallel: bool) -> tuple[str, ...]:
     return (
         f"{row.tokens}",
         f"{row.flops / 1e9:.1f}",
@@ -201,7 +260,8 @@ def decode_cells(row: PhaseRow) -> tuple[str, ...]:
         f"{row.intensity:.1f}",
         f"{row.compute_s * 1e3:.3f}",
         f"{row.memory_s * 1e3:.2f}",
-        row.bound,
+        *(f"{row.communication_s * 1e3:.2f}",) * parallel,
+        row.bound[:8],
         f"{row.tokens_per_s:.0f}",
     )
 
@@ -213,8 +273,8 @@ def by_batch(rows: Iterable[PhaseRow]) -> list[tuple[int, list[PhaseRow]]]:
 def closing(report: PhasesReport) -> list[str]:
     """Where prefill turns, the request's split, and the tighter floor."""
     own, request = report.phases, report.phases.request
-    per_byte = 2 / report.formats.weight_bytes
-    rows = "tokens in the batch" if per_byte == 1 else f"{per_byte:g} x tokens in the batch"
+    per_byte = 16 / report.deployment.storage.linear.bits_per_weight
+    rows = "tokens in the batch" if per_byte == 1 else f"{per_byte:.3g} x tokens in the batch"
     turns = (
         f"Prefill turns compute-bound near {own.crossover_prompt} prompt tokens: "
         f"intensity of a weight matmul ~ {rows}."

@@ -1,0 +1,101 @@
+"""What a pass moves between devices, and how long that takes at least.
+
+Payloads are activations in 16 bits: rows · d_model after attention and after the MLP (all-reduce), at stage
+boundaries (send), and to the experts and back (all-to-all, on the way there in 8 bits where the experts
+multiply 8 bits or fewer). An all-reduce of n bytes over N devices is a ring, 2·(N - 1)/N·n a link in
+2·(N - 1) hops, or one shot, (N - 1)·n in one hop (Thakur et al. 2005), whichever is faster. Switches that
+reduce on the way (NVLink SHARP) move about n: `least_s` counts that. No floor counts this; it stands beside.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twophase.cost.deployment import Deployment
+from twophase.cost.parallel import Plan
+from twophase.cost.spans import Spans
+from twophase.hardware.accelerator import Accelerator, Link
+from twophase.model.spec import Layer, MoE
+
+Floats = NDArray[np.float64]
+ACTIVATION_BYTES = 2.0
+BYTES = {"fp8": 1.0, "int8": 1.0, "fp4": 1.0}  # of an activation on its way to experts that multiply so
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One kind of communication of a pass, all layers together. Arrays over the passes."""
+
+    name: str  # all-reduce, all-to-all, send
+    times: int  # how often in a pass
+    bytes: Floats  # that a device sends in all
+    seconds: Floats  # with latency
+    least_s: Floats  # what bandwidth alone asks
+
+
+def exchanges(own: Deployment, spans: Spans, accelerator: Accelerator) -> list[Exchange]:
+    """spans: of one data-parallel replica."""
+    rows = (spans.new * spans.count).sum(-1).astype(np.float64)
+    plan, payload = own.plan, rows * own.spec.d_model * ACTIVATION_BYTES
+    found = []
+    reductions = sum(_reductions(layer, plan) for layer in own.spec.layers)
+    if plan.tp > 1 and reductions:
+        found.append(_all_reduces(payload, plan, reductions, _link(accelerator, plan.tp)))
+    if plan.ep > 1:
+        found += _all_to_alls(own, rows, _link(accelerator, plan.tp * plan.dp))
+    if plan.pp > 1:
+        found.append(_sends(payload, plan, _link(accelerator, plan.tp * plan.dp * 2)))
+    return found
+
+
+def communication_s(every: Iterable[Exchange], like: Floats) -> Floats:
+    return np.asarray(sum((each.seconds for each in every), np.zeros_like(like)))
+
+
+def _reductions(layer: Layer, plan: Plan) -> int:
+    """One for all that mixes tokens, one for the feed-forward block, unless its experts are dealt out."""
+    dealt = plan.ep > 1 and isinstance(layer.feed_forward, MoE)
+    return bool(layer.mixers) + (layer.feed_forward is not None and not dealt)
+
+
+def _link(accelerator: Accelerator, devices: int) -> Link:
+    return accelerator.intra if devices <= accelerator.devices_per_node else accelerator.inter
+
+
+def _all_reduces(payload: Floats, plan: Plan, times: int, link: Link) -> Exchange:
+    n, others = payload, plan.tp - 1
+    ring = 2 * others / plan.tp * n / link.bandwidth + 2 * others * link.latency_s
+    one_shot = others * n / link.bandwidth + link.latency_s
+    sent = np.where(ring <= one_shot, 2 * others / plan.tp, others) * n
+    least = np.minimum(n, 2 * others / plan.tp * n) / link.bandwidth
+    return Exchange("all-reduce", times, times * sent, times * np.minimum(ring, one_shot), times * least)
+
+
+def _all_to_alls(own: Deployment, rows: Floats, link: Link) -> list[Exchange]:
+    """To the experts and back, for each layer that has them: a row goes once to each device that it needs."""
+    plan = own.plan
+    kind = own.arithmetic or own.storage.linear.arithmetic
+    both_ways = BYTES.get(kind, ACTIVATION_BYTES) + ACTIVATION_BYTES
+    mine = rows / plan.tp * own.spec.d_model  # a device sends its part of the replica's rows
+    moes = Counter(layer.feed_forward for layer in own.spec.layers if isinstance(layer.feed_forward, MoE))
+    found = []
+    for moe, layers in moes.items():
+        copies = min(moe.top_k, plan.ep) * (1 - 1 / plan.ep)  # of a row, on other devices
+        sent = layers * mine * copies * both_ways
+        least = sent / link.bandwidth
+        found.append(Exchange("all-to-all", 2 * layers, sent, least + 2 * layers * link.latency_s, least))
+    return found
+
+
+def _sends(payload: Floats, plan: Plan, link: Link) -> Exchange:
+    hops = plan.pp - 1
+    least = hops * payload / plan.tp / link.bandwidth
+    return Exchange("send", hops, hops * payload / plan.tp, least + hops * link.latency_s, least)
+
+
+def bubble(plan: Plan, microbatches: int) -> float:
+    """Share of a pipeline's time in which stages wait: (pp - 1) of microbatches + pp - 1 turns (GPipe)."""
+    return (plan.pp - 1) / (microbatches + plan.pp - 1)
