@@ -13,7 +13,6 @@ from twophase.model.families.common import (
     layer_kinds,
     mlp_of,
     plain_layer,
-    refuse,
     rope_of,
 )
 from twophase.model.families.deepseek import dense_first, latent_attention, mixture
@@ -92,8 +91,7 @@ def kimi_linear(keys: Keys, name: str) -> ModelSpec:
     K3: a gate on latent attention, experts in a narrower width, and attention over the outputs of earlier
     blocks of layers (attn_res_block_size), which has a norm and a query of d_model before every block.
     """
-    keys = replace(keys, names=KIMI)
-    refuse(keys, "mtp_layers")
+    keys = assuming(replace(keys, names=KIMI), n_routed_experts=keys.defaults.get("num_local_experts"))
     d_model, own = keys.count("hidden_size"), keys.inner("linear_attn_config")
     linear = KimiDelta(
         heads=own.count("num_heads", keys.count("linear_num_heads", 32)),

@@ -75,7 +75,7 @@ def nemotron_h(keys: Keys, name: str) -> ModelSpec:
 
 def falcon_h1(keys: Keys, name: str) -> ModelSpec:
     """Attention and Mamba-2 side by side in each layer."""
-    inner = keys.get("mamba_d_ssm") and keys.count("mamba_d_ssm")
+    inner = None if keys.given("mamba_d_ssm") is None else keys.count("mamba_d_ssm")
     mamba = replace(_bamba_mixer(keys, inner), norm=keys.switch("mamba_rms_norm"), bias=False)
     bias, d_model = keys.switch("attention_bias"), keys.count("hidden_size")
     scale = keys.number("key_multiplier", 1.0) / math.sqrt(heads_of(keys)[2])
