@@ -7,7 +7,11 @@ from importlib.resources import files
 from typing import Any
 
 from twophase.model.families import (
+    alibi,
     deepseek,
+    dense,
+    dense_remote,
+    dense_sliding,
     gpt,
     hybrid,
     llama,
@@ -27,14 +31,16 @@ READERS: dict[str, Reader] = {
     **llama.READERS,
     **deepseek.READERS,
     **gpt.READERS,
+    **alibi.READERS,
+    **dense.READERS,
+    **dense_sliding.READERS,
+    **dense_remote.READERS,
     **hybrid.READERS,
     **mamba.READERS,
     **moe.READERS,
     **moe_sparse.READERS,
     **minimax.READERS,
     **qwen_vl.READERS,
-    **mamba.READERS,
-    **hybrid.READERS,
 }
 
 
