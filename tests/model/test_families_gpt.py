@@ -15,7 +15,7 @@ from odd_values import ODD_VALUES, taken_or_refused
 from twophase.errors import InputError
 from twophase.model.cache import kv_bytes, kv_bytes_per_token
 from twophase.model.counts import parameters
-from twophase.model.families.gpt import READERS
+from twophase.model.families import alibi, gpt
 from twophase.model.hf_config import read_hf_config, spec_from_config
 from twophase.model.spec import ModelSpec
 
@@ -198,7 +198,7 @@ def test_any_value_is_taken_or_refused_in_one_line(family: str, seed: int, data:
 def test_published_configs_count_as_published() -> None:
     configs = Path(SHARED or "") / "data" / "configs"
     with (configs / "params.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["model_type"] in READERS]
+        rows = [row for row in csv.DictReader(file) if row["model_type"] in {**gpt.READERS, **alibi.READERS}]
     for row in rows:
         own = parameters(read_hf_config(configs / f"{row['file']}.json"))
         assert own.total == int(row["total_params_text"]), row["file"]

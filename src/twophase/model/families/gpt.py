@@ -1,4 +1,4 @@
-"""The classic families: plain MLPs, layer norms, learned positions, ALiBi or a part of a head rotated."""
+"""The classic families: plain MLPs, layer norms, learned positions or a part of a head rotated."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,31 +32,12 @@ GPT2_NAMES = {
     "hidden_act": "activation_function",
     "layer_norm_eps": "layer_norm_epsilon",
 }
-BLOOM_NAMES = {
-    "num_attention_heads": "n_head",
-    "num_hidden_layers": "n_layer",
-    "max_position_embeddings": "seq_length",
-    "layer_norm_eps": "layer_norm_epsilon",
-}
-MPT_NAMES = {
-    "hidden_size": "d_model",
-    "num_attention_heads": "n_heads",
-    "num_hidden_layers": "n_layers",
-    "max_position_embeddings": "max_seq_len",
-    "layer_norm_eps": "layer_norm_epsilon",
-}
 GPT_NEO_NAMES = {
     "num_attention_heads": "num_heads",
     "num_hidden_layers": "num_layers",
     "hidden_act": "activation_function",
     "layer_norm_eps": "layer_norm_epsilon",
     "sliding_window": "window_size",
-}
-FALCON_NAMES = {
-    "num_key_value_heads": "num_kv_heads",
-    "intermediate_size": "ffn_hidden_size",
-    "hidden_act": "activation",
-    "layer_norm_eps": "layer_norm_epsilon",
 }
 NEOX_NAMES = {"rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"}
 
@@ -71,12 +52,12 @@ def gpt2(keys: Keys, name: str) -> ModelSpec:
     if not keys.get("scale_attn_weights", True):
         attention = replace(attention, scale=1.0)
     by_depth = keys.switch("scale_attn_by_inverse_layer_idx")
-    mlp = _wide_mlp(keys, bias=True)
+    mlp = wide_mlp(keys, bias=True)
     layers = [
         plain_layer(replace(attention, scale=attention.scale / (i + 1)) if by_depth else attention, mlp)
         for i in range(layer_count(keys))
     ]
-    return _classic(keys, name, "gpt2", layers, extra=(_positions(keys),))
+    return classic(keys, name, layers, extra=(_positions(keys),))
 
 
 def gptj(keys: Keys, name: str) -> ModelSpec:
@@ -85,20 +66,20 @@ def gptj(keys: Keys, name: str) -> ModelSpec:
     head_dim = heads_of(keys)[2]
     rotated = keys.count("rotary_dim", head_dim, most=head_dim) if keys.given("rotary_dim") else head_dim
     attention = attention_of(keys, Rope(10_000.0, share=rotated / head_dim))
-    layer = plain_layer(attention, _wide_mlp(keys, bias=True), "single")
-    return _classic(keys, name, "gptj", [layer] * layer_count(keys), head_bias=True)
+    layer = plain_layer(attention, wide_mlp(keys, bias=True), "single")
+    return classic(keys, name, [layer] * layer_count(keys), head_bias=True)
 
 
 def gpt_neo(keys: Keys, name: str) -> ModelSpec:
     """Global and local layers in turn; scores are not scaled."""
     keys = replace(keys, names=GPT_NEO_NAMES)
     attention = attention_of(keys, None, scale=1.0, out_bias=True)
-    mlp, window = _wide_mlp(keys, bias=True), window_of(keys, LOCAL)
+    mlp, window = wide_mlp(keys, bias=True), window_of(keys, LOCAL)
     layers = [
         plain_layer(replace(attention, window=window if kind == "local" else None), mlp)
         for kind in _neo_kinds(keys)
     ]
-    return _classic(keys, name, "gpt_neo", layers, extra=(_positions(keys),))
+    return classic(keys, name, layers, extra=(_positions(keys),))
 
 
 def _neo_kinds(keys: Keys) -> list[str]:
@@ -124,7 +105,7 @@ def gpt_neox(keys: Keys, name: str) -> ModelSpec:
     bias = keys.switch("attention_bias")
     attention = attention_of(keys, rope_of(keys), qkv_bias=bias, out_bias=bias)
     layer = plain_layer(attention, mlp_of(keys, bias=True, gated=False))
-    return _classic(keys, name, "gpt_neox", [layer] * layer_count(keys))
+    return classic(keys, name, [layer] * layer_count(keys))
 
 
 def opt(keys: Keys, name: str) -> ModelSpec:
@@ -137,10 +118,9 @@ def opt(keys: Keys, name: str) -> ModelSpec:
     attention = attention_of(keys, None, qkv_bias=bias, out_bias=bias)
     layer = plain_layer(attention, mlp_of(keys, bias=bias, gated=False), "before" if before else "after")
     projections = (Weight("project_in", "embedding", d, width), Weight("project_out", "head", width, d))
-    return _classic(
+    return classic(
         keys,
         name,
-        "opt",
         [layer] * layer_count(keys),
         norm="layer" if keys.switch("layer_norm_elementwise_affine") else "none",
         final_norm=before and not keys.switch("_remove_final_layer_norm"),
@@ -149,67 +129,16 @@ def opt(keys: Keys, name: str) -> ModelSpec:
     )
 
 
-def bloom(keys: Keys, name: str) -> ModelSpec:
-    """ALiBi, and a norm on the embeddings. Nothing limits its context but the length it was trained on."""
-    names = BLOOM_NAMES | ({"hidden_size": "n_embed"} if keys.get("n_embed") else {})
-    keys = assuming(replace(keys, names=names), max_position_embeddings=2048)
-    d = keys.count("hidden_size")
-    attention = attention_of(keys, None, qkv_bias=True, out_bias=True)
-    layer = plain_layer(attention, MLP(4 * d, "gelu_tanh", bias=True, gated=False))
-    norm = Weight("word_embeddings_layernorm", "norms", 2 * d)
-    return _classic(keys, name, "bloom", [layer] * layer_count(keys), extra=(norm,))
-
-
-def falcon(keys: Keys, name: str) -> ModelSpec:
-    """7B has one key-value head, 40B and 180B a few (new_decoder_architecture); norms by the block's form."""
-    names = FALCON_NAMES | ({"hidden_size": "n_embed"} if keys.get("n_embed") else {})
-    keys = replace(keys, names=names)
-    bias, new = keys.switch("bias"), keys.switch("new_decoder_architecture")
-    if not new:  # num_kv_heads says nothing then
-        heads = keys.count("num_attention_heads")
-        keys = replace(
-            keys, config={**keys.config, "num_kv_heads": 1 if keys.switch("multi_query") else heads}
-        )
-    rope = None if keys.switch("alibi") else rope_of(keys)
-    attention = attention_of(keys, rope, qkv_bias=bias, out_bias=bias)
-    two_norms = keys.count("num_ln_in_parallel_attn", 2 if new else 1) == 2
-    norms: NormPlaces = "before" if two_norms or not keys.switch("parallel_attn") else "single"
-    layer = plain_layer(attention, _wide_mlp(keys, bias=bias), norms)
-    return _classic(keys, name, "falcon", [layer] * layer_count(keys))
-
-
-def mpt(keys: Keys, name: str) -> ModelSpec:
-    """ALiBi and no biases at all; what attention is stands in attn_config."""
-    keys = replace(keys, names=MPT_NAMES)
-    own = assuming(keys.inner("attn_config"), attn_type="multihead_attention", alibi=True)
-    refuse(own, "qk_ln", "prefix_lm")
-    if own.get("attn_type") not in MPT_KV_HEADS or not own.switch("alibi"):
-        raise InputError(f"{own.where}: attention of another kind than {', '.join(MPT_KV_HEADS)} with alibi")
-    if not keys.switch("no_bias"):
-        raise InputError(f"{keys.where}: no_bias is false, which is not known here")
-    attention = attention_of(keys, None)
-    if own.get("softmax_scale") is not None:
-        attention = replace(attention, scale=own.number("softmax_scale"))
-    if own.get("attn_type") == "multiquery_attention":
-        attention = replace(attention, kv_heads=1)
-    width = keys.count("expansion_ratio", 4) * keys.count("hidden_size")
-    layer = plain_layer(attention, MLP(width, "gelu", gated=False))
-    return _classic(keys, name, "mpt", [layer] * layer_count(keys), norm="layer-no-bias")
-
-
-MPT_KV_HEADS = ("multihead_attention", "multiquery_attention")
-
-
 def phi(keys: Keys, name: str) -> ModelSpec:
     """Phi-1 and Phi-2: attention and MLP side by side behind one norm; biases everywhere, on the head too."""
     keys = assuming(keys, partial_rotary_factor=0.5)
     layer = _normed_heads(keys, "single")
-    return _classic(keys, name, "phi", [layer] * layer_count(keys), head_bias=True)
+    return classic(keys, name, [layer] * layer_count(keys), head_bias=True)
 
 
 def persimmon(keys: Keys, name: str) -> ModelSpec:
     layer = _normed_heads(assuming(keys, partial_rotary_factor=0.5), "before")
-    return _classic(keys, name, "persimmon", [layer] * layer_count(keys))
+    return classic(keys, name, [layer] * layer_count(keys))
 
 
 def _normed_heads(keys: Keys, norms: NormPlaces) -> Layer:
@@ -233,22 +162,22 @@ def stablelm(keys: Keys, name: str) -> ModelSpec:
     )
     norms: NormPlaces = "single" if keys.switch("use_parallel_residual") else "before"
     layer = plain_layer(attention, mlp_of(keys), norms)
-    return _classic(keys, name, "stablelm", [layer] * layer_count(keys))
+    return classic(keys, name, [layer] * layer_count(keys))
 
 
 def starcoder2(keys: Keys, name: str) -> ModelSpec:
     bias = keys.switch("use_bias")
     attention = attention_of(keys, rope_of(keys), window_of(keys, LOCAL), qkv_bias=bias, out_bias=bias)
     layer = plain_layer(attention, mlp_of(keys, bias=bias, gated=False))
-    return _classic(keys, name, "starcoder2", [layer] * layer_count(keys), eps="norm_epsilon")
+    return classic(keys, name, [layer] * layer_count(keys), eps="norm_epsilon")
 
 
-def _classic(keys: Keys, name: str, family: str, layers: Sequence[Layer], **traits: Any) -> ModelSpec:
+def classic(keys: Keys, name: str, layers: Sequence[Layer], **traits: Any) -> ModelSpec:
     traits = {"norm": "layer", "eps": "layer_norm_eps"} | traits
-    return decoder(keys, name, family, layers, **traits)
+    return decoder(keys, name, str(keys.get("model_type")), layers, **traits)
 
 
-def _wide_mlp(keys: Keys, bias: bool) -> MLP:
+def wide_mlp(keys: Keys, bias: bool) -> MLP:
     """Four times as wide as the model, unless the config says otherwise."""
     return mlp_of(
         keys, keys.count("intermediate_size", 4 * keys.count("hidden_size")), bias=bias, gated=False
@@ -269,9 +198,6 @@ READERS = {
     "gpt_neo": gpt_neo,
     "gpt_neox": gpt_neox,
     "opt": opt,
-    "bloom": bloom,
-    "falcon": falcon,
-    "mpt": mpt,
     "phi": phi,
     "persimmon": persimmon,
     "stablelm": stablelm,
