@@ -80,6 +80,8 @@ def small_config(family: str, seed: int) -> dict[str, Any]:
     }
     if family in HEAD_DIM_IS_SHARED_OUT:
         config["head_dim"] = width
+    if family == "ministral3":  # theirs runs with YaRN alone, its default
+        del config["rope_parameters"]
     if family == "olmo3":
         config["rope_parameters"] = {
             "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 12345.0},

@@ -120,7 +120,7 @@ def test_a_pass_caches_what_is_counted(family: str, tmp_path: Path) -> None:
 
 
 def read(model_type: str, **keys: Any) -> ModelSpec:
-    return spec_from_config({"model_type": model_type, "vocab_size": 100, **keys}, "small", "config.json")
+    return spec_from_config({"vocab_size": 100, **keys, "model_type": model_type}, "small", "config.json")
 
 
 NEO = {"hidden_size": 64, "num_heads": 4, "num_layers": 4}
@@ -156,6 +156,13 @@ def test_bloom_by_its_published_keys() -> None:
     spec = read("bloom", **published | {"vocab_size": 250880})
     assert parameters(spec).total == 176_247_271_424  # the model card's
     assert spec.context_length == 2048
+
+
+def test_opt_350m_by_its_published_total() -> None:
+    """facebook/opt-350m: 331,196,416 parameters; embedded in 512 dimensions, norms after its blocks."""
+    sizes = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "ffn_dim": 4096}
+    spec = read("opt", **sizes, vocab_size=50272, word_embed_proj_dim=512, do_layer_norm_before=False)
+    assert parameters(spec).total == 331_196_416
 
 
 def test_starcoder_has_one_key_value_head() -> None:
