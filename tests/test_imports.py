@@ -16,15 +16,16 @@ BELOW = {
     "model": {"errors"},
     "hardware": {"kernels", "errors"},
     "cost": {"model", "hardware", "errors"},
+    "fit": {"model", "hardware", "cost", "errors"},
     "results": {"errors"},
     "lint": {"results", "model", "hardware", "cost", "fit", "errors"},
     "scheduler": {"cost", "records", "errors"},
     "engine": {"kernels", "model", "hardware", "cost", "scheduler", "records", "errors"},
     "advise": {"model", "hardware", "cost", "records", "errors"},
-    "report": {"advise", "model", "hardware", "cost", "records", "errors"},
+    "report": {"advise", "model", "hardware", "cost", "fit", "records", "errors"},
     "diagnose": {"kernels", "model", "hardware", "cost", "engine", "advise", "errors"},
     "cli": {
-        *("kernels", "model", "hardware", "cost", "scheduler", "engine", "advise", "report"),
+        *("kernels", "model", "hardware", "cost", "fit", "scheduler", "engine", "advise", "report"),
         *("diagnose", "records", "errors", "twophase"),
     },
     "twophase": set(),  # __init__.py itself, and what it defines

@@ -1,0 +1,1 @@
+"""Whether a model fits on its devices, and how much KV cache is left."""

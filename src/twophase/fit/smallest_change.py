@@ -1,0 +1,131 @@
+"""The smallest changes that make a model fit; each is tried, none is promised."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import ceil
+
+from twophase.errors import InputError
+from twophase.fit.capacity import longest
+from twophase.fit.fit import Fit, fit
+from twophase.fit.serving import Serving
+from twophase.hardware.accelerator import Accelerator
+from twophase.model.catalogue import Model
+from twophase.model.formats import KV_FORMATS
+from twophase.model.quantization import uniform
+
+FEWER_BITS = (("fp8", 8.5), ("int4", 4.5))  # formats to try where more bits than these are stored a weight
+HIGHEST_UTILIZATION = 0.98
+MOST_STAGES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Options to add to the command, and the fit that they make."""
+
+    flags: str
+    fit: Fit
+
+
+def smallest_changes(model: Model, accelerator: Accelerator, serving: Serving, found: Fit) -> list[Change]:
+    """One of each kind, the cheapest first; two at once where none alone is enough; [] where nothing is."""
+    alone = [
+        *_utilization(model, accelerator, serving, found),
+        *_length(model, accelerator, serving, found),
+        *_kv(model, accelerator, serving),
+        *_bits(model, accelerator, serving),
+        *_wider(model, accelerator, serving),
+    ]
+    return alone or [
+        *_fewer_bits_and_wider(model, accelerator, serving),
+        *_nodes(model, accelerator, serving),
+    ]
+
+
+def _tried(model: Model, accelerator: Accelerator, serving: Serving, flags: str) -> Iterator[Change]:
+    """Nothing where it does not fit so, either."""
+    try:
+        made = fit(model, accelerator, serving)
+    except InputError:
+        return
+    if made.fits:
+        yield Change(flags, made)
+
+
+def _utilization(model: Model, accelerator: Accelerator, serving: Serving, found: Fit) -> Iterator[Change]:
+    if serving.kv_pool_bytes is not None:
+        return
+    least = found.settings.utilization + found.short_bytes / found.memory_bytes
+    for step in range(3):
+        wanted = ceil(least * 100) / 100 + step / 100
+        if found.settings.utilization < wanted <= HIGHEST_UTILIZATION:
+            changed = replace(serving, utilization=wanted)
+            made = [*_tried(model, accelerator, changed, f"--gpu-memory-utilization {wanted:g}")]
+            if made:
+                yield made[0]
+                return
+
+
+def _length(model: Model, accelerator: Accelerator, serving: Serving, found: Fit) -> Iterator[Change]:
+    """The longest that fits; where the reserve grows with the length, by halving."""
+
+    def at(length: int) -> Fit:
+        return fit(model, accelerator, replace(serving, max_model_len=length))
+
+    length = found.capacity.longest
+    if length >= found.settings.max_model_len:
+        return
+    if at(max(length, 1)).kv_pool_bytes != found.kv_pool_bytes:
+        length = longest(lambda tokens: tokens == 0 or at(tokens).fits, found.settings.max_model_len)
+    if length and (made := at(length)).fits:
+        yield Change(f"--max-model-len {length}", made)
+
+
+def _kv(model: Model, accelerator: Accelerator, serving: Serving) -> Iterator[Change]:
+    if KV_FORMATS[serving.kv] > 1:
+        yield from _tried(model, accelerator, replace(serving, kv="fp8"), "--kv fp8")
+
+
+def _bits(model: Model, accelerator: Accelerator, serving: Serving) -> Iterator[Change]:
+    if serving.weights_bytes is not None:
+        return
+    for name, more_than in FEWER_BITS:
+        if model.storage.linear.bits_per_weight > more_than:
+            changed = replace(model, storage=uniform(name))
+            made = [*_tried(changed, accelerator, serving, f"--weights {name}")]
+            if made:
+                yield made[0]
+                return
+
+
+def _wider(model: Model, accelerator: Accelerator, serving: Serving) -> Iterator[Change]:
+    """The next tensor parallel size that the model can be dealt over, inside a node."""
+    if serving.weights_bytes is not None or serving.kv_pool_bytes is not None:
+        return
+    for tp in range(serving.plan.tp + 1, accelerator.devices_per_node // serving.plan.pp + 1):
+        changed = replace(serving, plan=replace(serving.plan, tp=tp))
+        made = [*_tried(model, accelerator, changed, f"--tp {tp}")]
+        if made:
+            yield made[0]
+            return
+
+
+def _fewer_bits_and_wider(model: Model, accelerator: Accelerator, serving: Serving) -> Iterator[Change]:
+    for name, more_than in FEWER_BITS:
+        if model.storage.linear.bits_per_weight > more_than:
+            narrow = replace(model, storage=uniform(name))
+            for change in _wider(narrow, accelerator, serving):
+                yield Change(f"--weights {name} {change.flags}", change.fit)
+                return
+
+
+def _nodes(model: Model, accelerator: Accelerator, serving: Serving) -> Iterator[Change]:
+    """Whole nodes as pipeline stages."""
+    if serving.weights_bytes is not None or serving.kv_pool_bytes is not None:
+        return
+    for tp in range(accelerator.devices_per_node, 0, -1):
+        for pp in range(serving.plan.pp + 1, MOST_STAGES + 1):
+            changed = replace(serving, plan=replace(serving.plan, tp=tp, pp=pp))
+            made = [*_tried(model, accelerator, changed, f"--tp {tp} --pp {pp}")]
+            if made:
+                yield made[0]
+                return
