@@ -39,8 +39,8 @@ def test_decode_dominated_request() -> None:
     verdict = result.verdict
     assert (verdict.dominant, verdict.bound) == ("decode", "memory")
     assert lever(result, "INT8 weights").gain == pytest.approx(5.19 / (0.2 + 4.99 / 2))
-    # 4.5 bits of 16 remain, but four rows of arithmetic are still far below: 0.28125 · 4.99
-    assert lever(result, "INT4 weights").gain == pytest.approx(5.19 / (0.2 + 0.28125 * 4.99))
+    # 4 + 20/128 bits of 16 remain, but four rows of arithmetic are still far below
+    assert lever(result, "INT4 weights").gain == pytest.approx(5.19 / (0.2 + 4.15625 / 16 * 4.99))
     # 1 + 0.7 + 0.49 + 0.343 = 2.533 tokens a pass, and a batch of four costs the same as one here
     assert lever(result, "Speculative").gain == pytest.approx(5.19 / (0.2 + 4.99 / 2.533))
     assert lever(result, "bandwidth").gain == pytest.approx(5.19 / (0.2 + 4.99 / 2))
@@ -51,7 +51,7 @@ def test_decode_dominated_request() -> None:
     assert order(result)[:2] == ["INT4 weights", "Speculative decoding"]
     assert "Decode takes 96%" in verdict.summary
     assert "would not: twice the FLOP/s" in verdict.summary
-    assert "3.24×" in verdict.summary  # INT4: 5.19 / 1.6034
+    assert "3.47×" in verdict.summary  # INT4: 5.19 / 1.4962
 
 
 def test_prefill_dominated_request() -> None:

@@ -11,10 +11,11 @@ from twophase.advise.bend import ttft_at
 from twophase.advise.diagnosis import Advice, Kind, Phase
 from twophase.advise.evidence import Evidence, PhaseCost, batch_series, line
 from twophase.advise.units import count, duration, percent, quantity, significant, times
+from twophase.model.formats import FORMATS
 
 MIN_GAIN = 1.1  # less than a tenth drowns in how much machines wander
 REACHABLE = 0.9  # good kernels run at this share of the floor's speed
-BITS = {"float32": 32.0, "bf16": 16.0, "fp16": 16.0, "fp8": 8.0, "int8": 8.0, "int4": 4.5}  # scales included
+BITS = {name: each.bits_per_weight for name, each in FORMATS.items()}  # scales included
 DRAFTS, ACCEPTANCE = 3, 0.7  # of speculative decoding: drafts a pass, chance that one is accepted
 
 
@@ -67,7 +68,7 @@ def quantised_weights(case: Evidence, name: str, bits_now: float, bits: float) -
     if saving.decode_s > 0:
         why = (
             f"weights are {percent(case.decode.weight_share)} of the bytes of a decode pass; "
-            f"{bits:g} bits for {bits_now:g} take {quantity(case.pass_weight_bytes, 'B')} to "
+            f"{bits:.3g} bits for {bits_now:.3g} take {quantity(case.pass_weight_bytes, 'B')} to "
             f"{quantity(case.pass_weight_bytes * (1 - cut), 'B')}"
         )
     else:

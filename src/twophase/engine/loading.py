@@ -8,12 +8,10 @@ import numpy as np
 from twophase.engine.bf16 import from_bf16, to_bf16
 from twophase.engine.network import NOTHING, Compute, LayerWeights, Network
 from twophase.engine.tensors import Array, WeightSource
-from twophase.errors import InputError
 from twophase.kernels.packing import aligned, pack_panels, padded
 from twophase.model.spec import Layer, ModelSpec
 
 CHUNK_ROWS = 1 << 11  # read and converted at a time: what stays in cache; a multiple of 16
-RUNNABLE = ("silu", "gelu_tanh")
 Progress = Callable[[float], None]
 
 
@@ -30,16 +28,6 @@ def matrix_shapes(spec: ModelSpec) -> list[tuple[int, int]]:
 
 def network_bytes(spec: ModelSpec, compute: Compute) -> int:
     return sum(n * k for n, k in matrix_shapes(spec)) * (2 if compute == "bf16" else 4)
-
-
-def require_runnable(spec: ModelSpec) -> None:
-    """InputError where the engine has no kernel for what the model does."""
-    for layer in spec.layers:
-        if layer.mlp.activation not in RUNNABLE:
-            raise InputError(
-                f"the engine does not run {spec.name}'s activation {layer.mlp.activation}; "
-                f"it runs {' and '.join(RUNNABLE)}"
-            )
 
 
 def load_network(

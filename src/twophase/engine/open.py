@@ -9,9 +9,10 @@ from typing import Literal
 from twophase.engine.default_model import HOW_TO_GET_IT, default_model_path
 from twophase.engine.executor import Executor
 from twophase.engine.kv import pool_bytes
-from twophase.engine.loading import load_network, network_bytes, require_runnable
+from twophase.engine.loading import load_network, network_bytes
 from twophase.engine.memory import require_memory
 from twophase.engine.network import Compute, Network, activation_bytes
+from twophase.engine.runnable import require_runnable
 from twophase.engine.weights import open_weights, random_weights
 from twophase.errors import InputError
 from twophase.kernels.rows import BLOCK_SIZE
