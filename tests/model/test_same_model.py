@@ -107,22 +107,25 @@ def test_both_forms_of_config_json(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "key", ["num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size"]
 )
-def test_a_missing_key_is_named_where_there_is_no_default(name: str, key: str, tmp_path: Path) -> None:
-    config = CONFIGS[name]()
-    config.save_pretrained(tmp_path)
+def test_a_models_own_size_is_never_guessed_at(name: str, key: str, tmp_path: Path) -> None:
+    CONFIGS[name]().save_pretrained(tmp_path)
     file = tmp_path / "config.json"
     keys = json.loads(file.read_text())
     del keys[key]
     keys.pop("layer_types", None)
     file.write_text(json.dumps(keys))
-    if config.model_type == "gemma3_text":  # published files leave these out
-        theirs, ours = tf.AutoConfig.from_pretrained(tmp_path), load_spec(str(tmp_path))
-        assert found(ours) == expected(theirs)
-        assert (ours.d_model, ours.layers[0].mlp.d_ff) == (theirs.hidden_size, theirs.intermediate_size)
-        assert {layer.attention.heads for layer in ours.layers} == {theirs.num_attention_heads}
-    else:
-        with pytest.raises(InputError, match=f"config.json has no {key}$"):
-            load_spec(str(tmp_path))
+    with pytest.raises(InputError, match=f"config.json has no {key}$"):
+        load_spec(str(tmp_path))
+
+
+def test_a_wrappers_text_config_leaves_out_what_its_class_assumes(tmp_path: Path) -> None:
+    """As transformers writes them: the published Gemma 3 files name no heads and no vocabulary."""
+    tf.Gemma3Config(text_config={"hidden_size": 64, "num_hidden_layers": 7}).save_pretrained(tmp_path)
+    theirs = tf.AutoConfig.from_pretrained(tmp_path).text_config
+    ours = load_spec(str(tmp_path))
+    assert (ours.d_model, ours.layers[0].mlp.d_ff) == (64, theirs.intermediate_size)
+    assert {layer.attention.heads for layer in ours.layers} == {theirs.num_attention_heads}
+    assert (ours.vocab_size, len(ours.layers)) == (theirs.vocab_size, 7)
 
 
 GGUF_CONFIGS = {

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twophase.errors import InputError, nearest
-from twophase.model.gguf_file import read_gguf
-from twophase.model.gguf_header import read_gguf_spec
-from twophase.model.gguf_storage import gguf_storage
-from twophase.model.hf_config import read_config, read_hf_config, spec_from_config
+from twophase.model.hf_config import is_wrapped, read_config, read_hf_config, spec_from_config
 from twophase.model.quantization import Storage, read_storage
 from twophase.model.spec import ModelSpec
-from twophase.model.vision import Vision, vision_of
 
+if TYPE_CHECKING:
+    from twophase.model.vision import Vision
+
+# What only some models need is imported where they need it: readers of GGUF, and of vision towers.
+SEEING = ("vision_config", "audio_config")
 QUANTISED_BESIDE = "hf_quant_config.json"  # where ModelOpt says how a checkpoint is quantised
 
 
@@ -27,7 +28,7 @@ class Model:
 
     spec: ModelSpec
     storage: Storage
-    vision: Vision | None = None
+    vision: "Vision | None" = None
 
 
 @cache
@@ -48,7 +49,11 @@ def load_spec(name: str) -> ModelSpec:
     found = _find(name)
     if isinstance(found, str):
         return spec_from_config(catalogue()[found], catalogue()[found]["title"], f"the catalogue's {found}")
-    return read_gguf_spec(found) if found.suffix == ".gguf" else read_hf_config(found)
+    if found.suffix == ".gguf":
+        from twophase.model.gguf_header import read_gguf_spec
+
+        return read_gguf_spec(found)
+    return read_hf_config(found)
 
 
 def load_model(name: str) -> Model:
@@ -58,6 +63,10 @@ def load_model(name: str) -> Model:
         entry = catalogue()[found]
         return _from_config(entry, entry["title"], f"the catalogue's {found}")
     if found.suffix == ".gguf":
+        from twophase.model.gguf_file import read_gguf
+        from twophase.model.gguf_header import read_gguf_spec
+        from twophase.model.gguf_storage import gguf_storage
+
         return Model(read_gguf_spec(found), gguf_storage(read_gguf(found)))
     config, called, where = read_config(found)
     beside = found / QUANTISED_BESIDE if found.is_dir() else found.parent / QUANTISED_BESIDE
@@ -67,7 +76,12 @@ def load_model(name: str) -> Model:
 
 
 def _from_config(config: Mapping[str, Any], name: str, where: str) -> Model:
-    return Model(spec_from_config(config, name, where), read_storage(config, where), vision_of(config, where))
+    spec, storage = spec_from_config(config, name, where), read_storage(config, where)
+    if not (is_wrapped(config) or any(config.get(key) for key in SEEING)):
+        return Model(spec, storage)
+    from twophase.model.vision import vision_of
+
+    return Model(spec, storage, vision_of(config, where))
 
 
 def _find(name: str) -> str | Path:

@@ -16,14 +16,9 @@ TEXT_TYPES = {"gemma3": "gemma3_text", "gemma4": "gemma4_text", "llama4": "llama
 # A model's own size is never guessed at: only a wrapper's inner config leaves out what its class assumes.
 SIZES = (
     *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
-    *("n_embd", "n_head", "n_layer", "d_model", "n_heads", "n_layers", "num_experts", "num_local_experts"),
-    *(
-        "n_routed_experts",
-        "moe_intermediate_size",
-        "word_embed_proj_dim",
-        "ffn_dim",
-        "hybrid_override_pattern",
-    ),
+    *("n_embd", "n_head", "n_layer", "d_model", "n_heads", "n_layers", "num_heads", "num_layers"),
+    *("num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size"),
+    *("ffn_dim", "word_embed_proj_dim", "hybrid_override_pattern"),
 )
 
 
@@ -65,6 +60,11 @@ def spec_from_config(config: Config, name: str, where: str) -> ModelSpec:
     return READERS[model_type](Keys(text, assumed, where), name)
 
 
+def is_wrapped(config: Config) -> bool:
+    """The language model stands inside a multimodal one."""
+    return any(isinstance(config.get(key), dict) and config[key] for key in WRAPPED)
+
+
 def text_config(config: Config, where: str) -> Config:
     """The language model's part of a config: the whole of it, or what a multimodal wrapper holds."""
     model_type = config.get("model_type")
@@ -72,9 +72,9 @@ def text_config(config: Config, where: str) -> Config:
         text = config.get(key)
         if isinstance(text, dict) and text:
             inner = text.get("model_type") or TEXT_TYPES.get(str(model_type), model_type)
-            tied = text.get("tie_word_embeddings", config.get("tie_word_embeddings"))
+            tied = config.get("tie_word_embeddings", text.get("tie_word_embeddings"))
             outer = {} if tied is None else {"tie_word_embeddings": tied}
-            return {**outer, **text, "model_type": inner}
-    if model_type in TEXT_TYPES:
+            return {**text, **outer, "model_type": inner}
+    if str(model_type) in TEXT_TYPES:
         raise InputError(f"{where} has no text_config, which a {model_type} model needs")
     return config

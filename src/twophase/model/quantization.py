@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twophase.errors import InputError, nearest
 from twophase.model.formats import FORMATS, GGUF, Format, format_named
 from twophase.model.module_rules import Kind, Names, canonical, kind_of, read_names, spellings
-from twophase.model.quantization_methods import METHODS, Rule, Rules
+
+if TYPE_CHECKING:
+    from twophase.model.quantization_methods import Rules
 
 Config = Mapping[str, Any]
 
@@ -72,6 +74,8 @@ def read_storage(config: Config, where: str) -> Storage:
     own = _own(config, inner, where)
     if own is None:
         return Storage(default.name, default, default)
+    from twophase.model.quantization_methods import Rule, Rules  # which most checkpoints don't need
+
     try:
         read = _method(own, where)(own, where)
         kv = _kv(own, where)
@@ -113,6 +117,8 @@ def _own(config: Config, inner: Config, where: str) -> Config | None:
 
 
 def _method(own: Config, where: str) -> Any:
+    from twophase.model.quantization_methods import METHODS
+
     called = own.get("quant_method") or ("modelopt" if "quant_algo" in own else None)
     called = str(called).lower().replace("compressed_tensors", "compressed-tensors")
     if called not in METHODS:
@@ -135,7 +141,7 @@ def _kv(own: Config, where: str) -> str | None:
     return called
 
 
-def _name(read: Rules) -> str:
+def _name(read: "Rules") -> str:
     """Of the formats, those with the most names first."""
     made = sorted((rule for rule in read.rules if rule.format), key=lambda rule: -len(rule.names))
     formats = [rule.format.name for rule in made if rule.format]
