@@ -65,7 +65,7 @@ def test_prefill_dominated_request() -> None:
     }
     for change in ("INT8 weights", "INT4 weights", "Speculative", "bandwidth", "Batch"):
         assert not lever(result, change).helps, change
-    assert lever(result, "INT4 weights").gain == pytest.approx(31.99 / (31.99 - 0.71875 * 1.99))
+    assert lever(result, "INT4 weights").gain == pytest.approx(31.99 / (31.99 - (1 - 4.15625 / 16) * 1.99))
     assert "arithmetic" in lever(result, "INT4 weights").why
 
 
