@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # What only some models need is imported where they need it: readers of GGUF, and of vision towers.
 SEEING = ("vision_config", "audio_config")
+SEEING_UNSAID = ("step3p7",)  # flat files that leave out the tower which their class always has
 QUANTISED_BESIDE = "hf_quant_config.json"  # where ModelOpt says how a checkpoint is quantised
 
 
@@ -77,7 +78,8 @@ def load_model(name: str) -> Model:
 
 def _from_config(config: Mapping[str, Any], name: str, where: str) -> Model:
     spec, storage = spec_from_config(config, name, where), read_storage(config, where)
-    if not (is_wrapped(config) or any(config.get(key) for key in SEEING)):
+    said = is_wrapped(config) or any(config.get(key) for key in SEEING)
+    if not said and config.get("model_type") not in SEEING_UNSAID:
         return Model(spec, storage)
     from twophase.model.vision import vision_of
 
