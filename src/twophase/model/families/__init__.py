@@ -23,11 +23,10 @@ MODULES: dict[str, list[str]] = {
         "glm4_moe_lite",
         "deepseek_v32",
         "glm_moe_dsa",
-        "deepseek_v4",
-        "deepseek_ref",
         "longcat_flash",
         "minicpm3",
     ],
+    "deepseek_v4": ["deepseek_v4", "deepseek_ref"],
     "gpt": [
         "gpt2",
         "gpt-sw3",

@@ -1,25 +1,20 @@
-"""DeepSeek and those built like it: latent attention, many small experts; V4 compresses its cache."""
+"""DeepSeek V2 and V3 and those built like them: latent attention, and many small experts."""
 
 import math
 from dataclasses import replace
 
 from twophase.errors import InputError
 from twophase.model.families.common import (
-    SLIDING,
     decoder,
     layer_count,
-    layer_kinds,
     mlp_of,
     per_layer,
     plain_layer,
     rope_of,
 )
 from twophase.model.keys import Keys
-from twophase.model.mixers import CompressedAttention, Indexer, LatentAttention, Rope
-from twophase.model.spec import FeedForward, Layer, ModelSpec, MoE, Part, Weight
-
-SPARSE, HEAVY = "compressed_sparse_attention", "heavily_compressed_attention"
-RATIOS = {SLIDING: 0, SPARSE: 4, HEAVY: 128}
+from twophase.model.mixers import Indexer, LatentAttention, Rope
+from twophase.model.spec import FeedForward, Layer, ModelSpec, MoE, Weight
 
 
 def deepseek(keys: Keys, name: str) -> ModelSpec:
@@ -31,7 +26,10 @@ def deepseek(keys: Keys, name: str) -> ModelSpec:
 def deepseek_v32(keys: Keys, name: str) -> ModelSpec:
     """DeepSeek sparse attention: an indexer picks index_topk tokens; GLM-5.2's `shared` layers reuse them."""
     picking = latent_attention(
-        keys, rope_of(keys), top_k=keys.count("index_topk"), indexer=_indexer(keys, keys.count("q_lora_rank"))
+        keys,
+        rope_of(keys),
+        top_k=keys.count("index_topk"),
+        indexer=indexer_of(keys, keys.count("q_lora_rank")),
     )
     reusing = replace(picking, indexer=None)
     return _latent_model(keys, name, [reusing if kind == "shared" else picking for kind in _indexers(keys)])
@@ -60,24 +58,6 @@ def longcat_flash(keys: Keys, name: str) -> ModelSpec:
     first = Layer((attention,), MoE(experts, top_k, expert, shared=dense), extra=router)
     pairs = [first, plain_layer(attention, dense)] * keys.count("num_layers")
     return decoder(keys, name, "longcat_flash", pairs)
-
-
-def deepseek_v4(keys: Keys, name: str) -> ModelSpec:
-    """Windows of entries, and compressed ones; the residual is hc_mult streams, mixed around each block."""
-    d_model, streams = keys.count("hidden_size"), keys.count("hc_mult")
-    shared_bias, experts = keys.switch("mlp_bias"), mixture(keys)
-    if experts.shared:
-        experts = replace(experts, shared=replace(experts.shared, bias=shared_bias))
-    extra = (
-        *_hyper_connection("attn_hc", "attention", streams, d_model),
-        *_hyper_connection("ffn_hc", "mlp", streams, d_model),
-    )
-    layers = [Layer((each,), experts, extra=extra) for each in _compressed(keys)]
-    head = (
-        Weight("hc_head.hc_fn", "mlp", streams, streams * d_model),
-        Weight("hc_head.hc_base", "mlp", streams + 1),
-    )
-    return decoder(keys, name, "deepseek_v4", layers, extra=head)
 
 
 def latent_attention(
@@ -142,7 +122,7 @@ def _scale(keys: Keys, head_dim: int) -> float:
     return temperature * temperature / math.sqrt(head_dim)
 
 
-def _indexer(keys: Keys, query_rank: int) -> Indexer:
+def indexer_of(keys: Keys, query_rank: int) -> Indexer:
     return Indexer(keys.count("index_n_heads"), keys.count("index_head_dim"), query_rank)
 
 
@@ -166,48 +146,6 @@ def _indexers(keys: Keys) -> list[str]:
     return kinds
 
 
-def _compressed(keys: Keys) -> list[CompressedAttention]:
-    """V4's attention layer by layer; no layer_types: as compress_ratios say, 0, 4 or 128 to an entry."""
-    head_dim, query_rank = keys.count("head_dim"), keys.count("q_lora_rank")
-    share = keys.number("partial_rotary_factor", 64 / 512)
-    rates = keys.inner("compress_rates")
-    window = CompressedAttention(
-        heads=keys.count("num_attention_heads"),
-        head_dim=head_dim,
-        query_rank=query_rank,
-        out_groups=keys.count("o_groups"),
-        out_rank=keys.count("o_lora_rank"),
-        window=keys.count("sliding_window"),
-        ratio=0,
-        rope_dim=keys.count("qk_rope_head_dim", int(head_dim * share)),
-    )
-    top_k, indexer = keys.count("index_topk"), _indexer(keys, query_rank)
-    kinds = {
-        SLIDING: window,
-        SPARSE: replace(window, ratio=rates.count(SPARSE, RATIOS[SPARSE]), top_k=top_k, indexer=indexer),
-        HEAVY: replace(window, ratio=rates.count(HEAVY, RATIOS[HEAVY])),
-    }
-    return [kinds[kind] for kind in layer_kinds(keys, tuple(RATIOS), _kinds_by_ratio(keys))]
-
-
-def _kinds_by_ratio(keys: Keys) -> list[str]:
-    count = layer_count(keys)
-    ratios = per_layer(keys, "compress_ratios", count)
-    if ratios is None:
-        return [SPARSE if i >= 2 and i % 2 else HEAVY for i in range(count)]
-    known = list(RATIOS.values())
-    if any(ratio not in known for ratio in ratios):
-        raise InputError(f"{keys.where}: compress_ratios may hold {', '.join(map(str, known))}")
-    kinds = dict(zip(known, RATIOS, strict=True))
-    return [kinds[ratio] for ratio in ratios]
-
-
-def _hyper_connection(at: str, part: Part, streams: int, d_model: int) -> tuple[Weight, Weight]:
-    """How a block's input is drawn from the residual streams, its output dealt out, and they are mixed."""
-    mixed = (2 + streams) * streams
-    return Weight(f"{at}.fn", part, mixed, streams * d_model), Weight(f"{at}.base", part, mixed + 3)
-
-
 READERS = {
     "deepseek_v2": deepseek,
     "deepseek_v3": deepseek,
@@ -215,8 +153,6 @@ READERS = {
     "glm4_moe_lite": deepseek,
     "deepseek_v32": deepseek_v32,
     "glm_moe_dsa": deepseek_v32,
-    "deepseek_v4": deepseek_v4,
-    "deepseek_ref": deepseek_v4,
     "longcat_flash": longcat_flash,
     "minicpm3": minicpm3,
 }
