@@ -24,6 +24,8 @@ class Capacity:
 
 def capacity_of(layout: Layout, memory_bytes: float, max_model_len: int, log_divides: bool) -> Capacity:
     """`log_divides`: vLLM before 0.21, whose line gives each group an equal part of the blocks."""
+    if not layout.kinds:  # a stage whose layers all read what others cache
+        return Capacity(LONGEST, LONGEST, LONGEST, 0, 1, float(LONGEST), LONGEST)
     memory = max(memory_bytes, 0.0)
     held = concurrency(layout, memory, max_model_len)
     ideal = longest(lambda context: sequence_bytes(layout.kinds, context) <= memory)
@@ -56,7 +58,7 @@ def concurrency(layout: Layout, memory_bytes: float, context: int) -> float:
     memory = max(memory_bytes, 0.0)
     if not layout.pools:
         needed = sequence_bytes(layout.kinds, context)
-        return memory / needed if needed else float("inf")
+        return memory / needed if needed else float(LONGEST)
     return min(pool.blocks(memory) / pool.blocks_for(context) for pool in layout.pools)
 
 

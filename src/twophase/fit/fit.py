@@ -1,28 +1,16 @@
 """Does a model fit, and how much KV cache is left: every term by name, and where it comes from."""
 
 from dataclasses import dataclass
-from typing import Literal
 
-from twophase.cost.parallel import require_divisible, resident_bytes, stages
+from twophase.cost.parallel import require_divisible, stages
 from twophase.fit.capacity import Capacity, capacity_of, concurrency, sequence_cost
 from twophase.fit.layouts import layout_of
 from twophase.fit.pools import Layout
 from twophase.fit.reserves import Reserves, activation_bytes, non_torch_bytes, reserves_of
 from twophase.fit.serving import Serving, Settings, settings_of
+from twophase.fit.weights import Term, weights_of
 from twophase.hardware.accelerator import Accelerator
 from twophase.model.catalogue import Model
-
-Origin = Literal["given", "counted", "estimated"]
-
-VISION_BYTES = 2  # towers stay in 16 bits
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    name: str
-    bytes: float
-    origin: Origin
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +35,7 @@ class Fit:
     @property
     def fits(self) -> bool:
         """The engine starts: weights and reserve have room, and one sequence of max_model_len has."""
-        return self.over_bytes <= 0 and self.capacity.concurrency >= 1
+        return self.over_bytes <= 0 and self.kv_pool_bytes >= 0 and self.capacity.concurrency >= 1
 
     @property
     def over_bytes(self) -> float:
@@ -69,25 +57,12 @@ def fit(model: Model, accelerator: Accelerator, serving: Serving) -> Fit:
     require_divisible(model.spec, serving.plan)
     constants = reserves_of(serving.engine, serving.version)
     settings = settings_of(serving, model.spec, accelerator, constants)
-    weights = _weights(model, serving)
+    weights = weights_of(model, serving)
     found = [
         _stage(model, accelerator, serving, settings, constants, number, layers, weights[number])
         for number, layers in enumerate(stages(model.spec, serving.plan.pp))
     ]
     return min(found, key=lambda each: (each.fits, each.capacity.concurrency, each.kv_pool_bytes))
-
-
-def _weights(model: Model, own: Serving) -> tuple[Term, ...]:
-    """Of each stage; a vision tower stands on the first."""
-    if own.weights_bytes is not None:
-        return (Term("weights", own.weights_bytes, "given"),) * own.plan.pp
-    first, *rest = resident_bytes(model.spec, model.storage, own.plan)
-    note = model.storage.name
-    if model.vision is not None:
-        counted = model.vision.parameters
-        first += (counted or 0) * VISION_BYTES / own.plan.tp
-        note += ", vision in 16 bits" if counted else f"; the tower {model.vision.name} is not counted"
-    return tuple(Term("weights", each, "counted", note) for each in (first, *rest))
 
 
 def _stage(

@@ -20,6 +20,8 @@ def layout_of(
 ) -> Layout:
     """`layers`: those of one pipeline stage."""
     kinds = kinds_of(spec, layers, own)
+    if not kinds:
+        return Layout(())
     match own.engine:
         case "vllm":
             caching, without = constants.state_blocks

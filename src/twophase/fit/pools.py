@@ -116,14 +116,12 @@ def sglang_layout(kinds: Iterable[tuple[LayerCache, int]]) -> Layout:
     state = sum(cache.state_bytes * count for cache, count in own)
     window = max((cache.window for cache, _ in own if cache.window), default=None)
     keys = 1 / (1 + SGLANG_STATE_RATIO) if state and full + sliding else 1.0
-    if sliding and not full:
-        return Layout(own, (Pool(sliding, (Group(1, window),), keys),))
+    slid = (SGLANG_SLIDING_SHARE if full else 1.0) * sliding
     pools = []
     if full:
-        weighed = full + SGLANG_SLIDING_SHARE * sliding
-        pools.append(Pool(full, (Group(1),), keys * full / weighed))
-        if sliding:
-            pools.append(Pool(sliding, (Group(1, window),), keys * SGLANG_SLIDING_SHARE * sliding / weighed))
+        pools.append(Pool(full, (Group(1),), keys * full / (full + slid)))
+    if sliding:
+        pools.append(Pool(sliding, (Group(1, window),), keys * slid / (full + slid)))
     if state:
         pools.append(Pool(state, (Group(0, more=1),), 1 - keys if pools else 1.0))
     return Layout(own, tuple(pools))

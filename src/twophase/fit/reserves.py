@@ -29,6 +29,7 @@ class Reserves:
     non_torch: dict[str, float]  # GiB: alone, tp, pp
     utilization: float
     source: str
+    widest: dict[str, float]  # of a pass, 16-bit elements a token, in d_ff and d_model
     profiles_longest: bool = False
     groups_windows: bool = True
     log_divides: bool = False
@@ -46,7 +47,8 @@ def reserves_of(engine: Engine, version: str | None = None) -> Reserves:
     entries = _table()[engine]
     wanted = version_numbers(version) if version is not None else (2**31,)
     known = [entry for entry in entries if version_numbers(entry["since"]) <= wanted]
-    entry = {"sampler": 0.0, "hidden": 0.0, **known[-1]}
+    entry = {"sampler": 0.0, "hidden": 0.0, "pass": {}, **known[-1]}
+    entry["widest"] = entry.pop("pass")
     if "state_blocks" in entry:
         with_caching, without = entry["state_blocks"]
         entry["state_blocks"] = (with_caching, without)
@@ -83,9 +85,8 @@ def activation_bytes(
     """
     if not own.sampler:
         return 0.0
-    width = _table()["pass"]
     feed_forward = max((_feed_forward_width(layer) for layer in set(spec.layers)), default=0) / plan.tp
-    widest: float = width["d_ff"] * feed_forward + width["d_model"] * spec.d_model
+    widest = own.widest["d_ff"] * feed_forward + own.widest["d_model"] * spec.d_model
     of_pass = tokens * HIDDEN_BYTES * widest
     if not has_head:
         return of_pass

@@ -12,7 +12,10 @@ from twophase.model.quantization import uniform
 from twophase.model.spec import ModelSpec
 
 BLOCK_TOKENS: dict[Engine, int] = {"vllm": 16, "sglang": 1, "trtllm": 32, "plain": 1}
-V0_LEAST_TOKENS, V0_SEQUENCES = 2048, 256
+UTILIZATION = 0.9  # of an engine whose version is not said
+
+# vLLM before 0.8 profiles one whole prompt, in chunks only where it may be longer than 32,768 tokens.
+V0_LEAST_TOKENS, V0_LONGEST, V0_CHUNK, V0_SEQUENCES = 2048, 32768, 512, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,8 @@ class Settings:
 
 def settings_of(own: Serving, spec: ModelSpec, accelerator: Accelerator, constants: Reserves) -> Settings:
     """InputError where an option is out of range."""
-    utilization = constants.utilization if own.utilization is None else own.utilization
+    assumed = UTILIZATION if own.engine == "vllm" and own.version is None else constants.utilization
+    utilization = assumed if own.utilization is None else own.utilization
     if not 0 < utilization <= 1:
         raise InputError(f"--gpu-memory-utilization {utilization:g}: a share, above 0 and at most 1")
     if own.kv not in KV_FORMATS:
@@ -56,7 +60,8 @@ def settings_of(own: Serving, spec: ModelSpec, accelerator: Accelerator, constan
     length = own.max_model_len or spec.context_length
     tokens, sequences = profiled(accelerator)
     if constants.profiles_longest:
-        tokens, sequences = max(length, V0_LEAST_TOKENS), V0_SEQUENCES
+        tokens = max(length, V0_LEAST_TOKENS) if length <= V0_LONGEST else V0_CHUNK
+        sequences = V0_SEQUENCES
     return Settings(
         utilization=utilization,
         max_model_len=length,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import ceil
 
 from twophase.errors import InputError
@@ -12,10 +13,12 @@ from twophase.hardware.accelerator import Accelerator
 from twophase.model.catalogue import Model
 from twophase.model.formats import KV_FORMATS
 from twophase.model.quantization import uniform
+from twophase.model.stored import weights_bytes
 
-FEWER_BITS = (("fp8", 8.5), ("int4", 4.5))  # formats to try where more bits than these are stored a weight
+FEWER_BITS = ("fp8", "int4")  # formats to try, where they take a tenth off all weights at least
 HIGHEST_UTILIZATION = 0.98
 MOST_STAGES = 16
+SHORTEST = 2048  # tokens; who needs more devices does not want less than these
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +44,22 @@ def smallest_changes(model: Model, accelerator: Accelerator, serving: Serving, f
     ]
 
 
+def _hopeless(model: Model, accelerator: Accelerator, serving: Serving) -> bool:
+    """Whether the weights alone are more than all devices have: seen before they are dealt out."""
+    if serving.weights_bytes is not None:
+        return False
+    return _all_weights(model) > accelerator.memory_bytes * serving.plan.devices
+
+
+@lru_cache(maxsize=8)
+def _all_weights(model: Model) -> float:
+    return weights_bytes(model.spec, model.storage)
+
+
 def _tried(model: Model, accelerator: Accelerator, serving: Serving, flags: str) -> Iterator[Change]:
     """Nothing where it does not fit so, either."""
+    if _hopeless(model, accelerator, serving):
+        return
     try:
         made = fit(model, accelerator, serving)
     except InputError:
@@ -88,20 +105,30 @@ def _kv(model: Model, accelerator: Accelerator, serving: Serving) -> Iterator[Ch
 def _bits(model: Model, accelerator: Accelerator, serving: Serving) -> Iterator[Change]:
     if serving.weights_bytes is not None:
         return
-    for name, more_than in FEWER_BITS:
-        if model.storage.linear.bits_per_weight > more_than:
-            changed = replace(model, storage=uniform(name))
-            made = [*_tried(changed, accelerator, serving, f"--weights {name}")]
-            if made:
-                yield made[0]
-                return
+    for name, narrow in _narrower(model):
+        made = [*_tried(narrow, accelerator, serving, f"--weights {name}")]
+        if made:
+            yield made[0]
+            return
+
+
+def _narrower(model: Model) -> Iterator[tuple[str, Model]]:
+    for name in FEWER_BITS:
+        narrow = replace(model, storage=uniform(name))
+        if _all_weights(narrow) < 0.9 * _all_weights(model):
+            yield name, narrow
+
+
+def _sizes(accelerator: Accelerator, serving: Serving) -> list[int]:
+    """Tensor parallel sizes beyond the one asked for, inside a node: powers of two first, as people have."""
+    if serving.weights_bytes is not None or serving.kv_pool_bytes is not None:
+        return []
+    beyond = range(serving.plan.tp + 1, accelerator.devices_per_node // serving.plan.pp + 1)
+    return sorted(beyond, key=lambda size: (size.bit_count() > 1, size))
 
 
 def _wider(model: Model, accelerator: Accelerator, serving: Serving) -> Iterator[Change]:
-    """The next tensor parallel size that the model can be dealt over, inside a node."""
-    if serving.weights_bytes is not None or serving.kv_pool_bytes is not None:
-        return
-    for tp in range(serving.plan.tp + 1, accelerator.devices_per_node // serving.plan.pp + 1):
+    for tp in _sizes(accelerator, serving):
         changed = replace(serving, plan=replace(serving.plan, tp=tp))
         made = [*_tried(model, accelerator, changed, f"--tp {tp}")]
         if made:
@@ -109,20 +136,37 @@ def _wider(model: Model, accelerator: Accelerator, serving: Serving) -> Iterator
             return
 
 
+def _wider_and_shorter(model: Model, accelerator: Accelerator, serving: Serving) -> Iterator[Change]:
+    for tp in _sizes(accelerator, serving):
+        changed = replace(serving, plan=replace(serving.plan, tp=tp))
+        if _hopeless(model, accelerator, changed):
+            continue
+        try:
+            found = fit(model, accelerator, changed)
+        except InputError:
+            continue
+        made = [
+            Change(f"--tp {tp} {each.flags}", each.fit)
+            for each in _length(model, accelerator, changed, found)
+            if each.fit.settings.max_model_len >= SHORTEST
+        ]
+        if made:
+            yield made[0]
+            return
+
+
 def _fewer_bits_and_wider(model: Model, accelerator: Accelerator, serving: Serving) -> Iterator[Change]:
-    for name, more_than in FEWER_BITS:
-        if model.storage.linear.bits_per_weight > more_than:
-            narrow = replace(model, storage=uniform(name))
-            for change in _wider(narrow, accelerator, serving):
-                yield Change(f"--weights {name} {change.flags}", change.fit)
-                return
+    for name, narrow in _narrower(model):
+        for change in _wider(narrow, accelerator, serving):
+            yield Change(f"--weights {name} {change.flags}", change.fit)
+            return
 
 
 def _nodes(model: Model, accelerator: Accelerator, serving: Serving) -> Iterator[Change]:
     """Whole nodes as pipeline stages."""
     if serving.weights_bytes is not None or serving.kv_pool_bytes is not None:
         return
-    for tp in range(accelerator.devices_per_node, 0, -1):
+    for tp in sorted({serving.plan.tp, *_sizes(accelerator, serving)}, reverse=True):
         for pp in range(serving.plan.pp + 1, MOST_STAGES + 1):
             changed = replace(serving, plan=replace(serving.plan, tp=tp, pp=pp))
             made = [*_tried(model, accelerator, changed, f"--tp {tp} --pp {pp}")]

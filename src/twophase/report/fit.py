@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from twophase.fit.capacity import LONGEST
-from twophase.fit.fit import Fit, Term
+from twophase.fit.fit import Fit
 from twophase.fit.reserves import GIB
 from twophase.fit.smallest_change import Change
+from twophase.fit.weights import Term
 from twophase.hardware.accelerator import Accelerator
-from twophase.model.cache import kv_bytes_per_token
+from twophase.model.cache import kv_bytes_per_token, kv_bytes_per_token_unbounded, state_bytes
 from twophase.model.formats import KV_FORMATS
 from twophase.model.spec import ModelSpec
 
@@ -150,7 +151,8 @@ def _lines(report: FitReport) -> Iterator[tuple[str, str]]:
 def verdict(report: FitReport) -> str:
     own, asked = report.fit, report.fit.serving
     version = f" {asked.version}" if asked.version else ""
-    on = f"{report.devices} x {report.accelerator.title} ({asked.plan}, {ENGINES[asked.engine]}{version})"
+    how = f"{asked.plan}, {ENGINES[asked.engine]}" if report.devices > 1 else ENGINES[asked.engine]
+    on = f"{report.devices} x {report.accelerator.title} ({how}{version})"
     length = f"{own.settings.max_model_len:,} tokens"
     if own.fits:
         return f"{report.spec.name} fits on {on}: {own.capacity.concurrency:.2f} sequences of {length}"
@@ -182,11 +184,14 @@ def budget(own: Fit, accelerator: Accelerator) -> Iterator[str]:
 
 def capacities(report: FitReport) -> Iterator[str]:
     own, capacity = report.fit, report.fit.capacity
-    per_token = kv_bytes_per_token(report.spec, KV_FORMATS[own.serving.kv])
-    yield (
-        f"KV cache in {own.serving.kv}: {per_token:,.0f} bytes a token over all layers and devices; "
-        f"{capacity.blocks:,} blocks of {capacity.block_tokens:,} tokens on each device"
-    )
+    element = KV_FORMATS[own.serving.kv]
+    per_token = kv_bytes_per_token(report.spec, element)
+    growing = kv_bytes_per_token_unbounded(report.spec, element)
+    state = state_bytes(report.spec)
+    beyond = f", {growing:,.0f} beyond the windows" if growing < per_token else ""
+    kept = f", and {state / 2**20:,.1f} MiB of state a sequence" if state else ""
+    yield f"KV cache in {own.serving.kv}, of all layers: {per_token:,.0f} bytes a token{beyond}{kept}"
+    yield (f"{capacity.blocks:,} blocks of {capacity.block_tokens:,} tokens on each device")
     ideal = "no limit" if capacity.ideal_tokens >= LONGEST else f"{capacity.ideal_tokens:,}"
     yield f"  ideal   {ideal:>13} tokens of one sequence, charged what it keeps"
     length = f"{own.settings.max_model_len:,}"
