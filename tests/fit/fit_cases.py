@@ -63,8 +63,8 @@ def fit_of(row: Row, *given: str) -> Fit:
 
 # Logs that GPU and flags alone do not explain, and why.
 MISSES = {
-    "FIT-29": "GPU, length of the profiling run and CUDA graphs are not in the report; 3 GiB are unexplained",
-    "FIT-49": "the processor shares the memory; the pool in the log is one rank's, another rank's is smaller",
-    "FIT-61": "the engine was built for a batch that is not in the report; its activations take 4 GiB",
-    "FIT-65": "after vllm#2031 the profile also counted other processes; before it the log had 31,615 blocks",
+    "FIT-29": "GPU and profiling run are not in the report; the log's pool is 1.9 GiB larger than ours",
+    "FIT-49": "the processor shares the memory; what it had free is not in the report",
+    "FIT-61": "the batch that the engine was built for is not in the report; 3 GiB less are left than here",
+    "FIT-65": "31,615 blocks before vllm#2031, ours within 2 %; what it then kept back is not explained here",
 }

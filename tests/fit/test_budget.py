@@ -184,7 +184,7 @@ def test_versions() -> None:
 
 
 def test_the_pool_bounds_the_batch() -> None:
-    """aiconfigurator#1396: 0.92 of a B200's 179 GiB without 152 GiB of weights is no room for 96 sequences."""
+    """aiconfigurator#1396: 0.92 of a B200's 179 GiB less 152 GiB of weights has no room for 96 sequences."""
     kimi = model_of(ROWS["FIT-43"])  # DeepSeek V3's layers and latent dimensions
     pool = (0.92 * 179 - 152) * GIB
     found = fit(kimi, load_accelerator("b200"), Serving(kv_pool_bytes=pool, weights_bytes=152.0 * GIB))

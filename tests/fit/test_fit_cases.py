@@ -51,8 +51,8 @@ def test_tokens_of_a_checkpoint_whose_weights_are_given() -> None:
     assert logged(ROWS["FIT-73"], "weights") == pytest.approx(445_875, rel=0.01)
 
 
-def test_before_other_processes_were_counted() -> None:
-    """vllm#2031: the same flags once gave 31,615 blocks."""
+def test_blocks_before_the_change_that_fit_65_reports() -> None:
+    """vllm#2031: the same flags gave 31,615 blocks before."""
     assert logged(ROWS["FIT-65"]) == pytest.approx(31_615 * 16, rel=0.02)
 
 
