@@ -12,9 +12,10 @@ ROOT = Path(twophase.__file__).parent
 BELOW = {
     "kernels": set(),
     "errors": set(),
+    "data_tables": set(),
     "records": set(),
-    "model": {"errors"},
-    "hardware": {"kernels", "errors"},
+    "model": {"data_tables", "errors"},
+    "hardware": {"kernels", "data_tables", "errors"},
     "cost": {"model", "hardware", "errors"},
     "fit": {"model", "hardware", "cost", "errors"},
     "results": {"errors"},

@@ -6,6 +6,7 @@ import pickle
 import signal
 import sys
 import warnings
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Annotated
 
@@ -39,6 +40,7 @@ def main() -> None:
             )  # a terminal that can't show a letter still gets the rest
     if len(sys.argv) == 1:
         sys.argv.append("--help")
+    register([verb for verb in VERBS if verb == sys.argv[1]] or VERBS)
     try:
         status = app(standalone_mode=False)
     except InputError as error:
@@ -87,5 +89,8 @@ def twophase(
     """Where an LLM's time goes, prefill or decode, and how far it is from the floor the hardware allows."""
 
 
-for verb in VERBS:
-    app.command()(getattr(import_module(f"twophase.cli.{verb}"), verb))
+def register(verbs: Iterable[str]) -> None:
+    """Import these verbs' modules, of which a known verb needs its own alone."""
+    app.registered_commands.clear()
+    for verb in verbs:
+        app.command()(getattr(import_module(f"twophase.cli.{verb}"), verb))

@@ -7,6 +7,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from twophase.data_tables import table_of
 from twophase.errors import InputError, nearest
 from twophase.hardware.accelerator import Accelerator
 from twophase.hardware.entry import accelerator_of, read_entries
@@ -19,10 +20,14 @@ BRANDS = {
 
 
 @cache
+def _file() -> str:
+    return files("twophase.hardware").joinpath("accelerators.toml").read_text(encoding="utf-8")
+
+
+@cache
 def accelerators() -> dict[str, Accelerator]:
     """All entries by name, in the file's order."""
-    text = files("twophase.hardware").joinpath("accelerators.toml").read_text(encoding="utf-8")
-    return {name: accelerator_of(name, entry, "datasheet") for name, entry in tomllib.loads(text).items()}
+    return {name: accelerator_of(name, entry, "datasheet") for name, entry in tomllib.loads(_file()).items()}
 
 
 def load_accelerator(name: str, extra: Path | None = None) -> Accelerator:
@@ -32,6 +37,9 @@ def load_accelerator(name: str, extra: Path | None = None) -> Accelerator:
     InputError with the nearest names where it is unknown.
     """
     own = read_entries(extra) if extra else {}
+    exact = None if own else table_of(_file(), name)
+    if exact is not None:
+        return accelerator_of(name, exact, "datasheet")
     bare = re.sub(r"\([^()]*\)", "", name)
     for wanted in map(spelled, (name, bare)):
         for names in (names_of(own.values()), _catalogue_names()):

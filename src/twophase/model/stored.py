@@ -15,6 +15,7 @@ class Stored:
     format: Format
 
 
+@lru_cache(maxsize=64)
 def stored_layers(spec: ModelSpec, storage: Storage) -> tuple[tuple[Stored, ...], ...]:
     """Each layer's weights; where no rule speaks of single layers, like layers are looked at once."""
     known: dict[object, tuple[Stored, ...]] = {}
