@@ -87,7 +87,7 @@ def test_formats_with_arithmetic_of_their_own_count_at_its_peak(run) -> None:
     assert (forced["flops_per_s"], forced["prefill"][5]["bytes"]) == (989e12, fp8["prefill"][5]["bytes"])
     long, same = fp8["prefill"][5], forced["prefill"][5]
     wide = 2 * 128256 * 4096 * 2048 + 4 * 4096 * 32 * 2048**2 / 2  # head and attention stay in 16 bits
-    assert same["compute_s"] - long["compute_s"] == pytest.approx((long["flops"] - wide) / 1979e12, rel=1e-3)
+    assert same["compute_s"] - long["compute_s"] == pytest.approx((long["flops"] - wide) / 1979e12, rel=2e-3)
 
 
 def test_a_model_that_does_not_fit_is_still_priced(run) -> None:
