@@ -80,9 +80,9 @@ def test_prefill_with_last_logits_lies_below_the_exact_triangle(prompt: int, win
 
 
 def test_turning_point_is_the_first() -> None:
-    assert turning_point(lambda prompt: prompt >= 295) == 295
-    assert turning_point(lambda prompt: True) == 1
-    assert turning_point(lambda prompt: False) is None
+    assert turning_point(lambda prompts: prompts >= 295) == 295
+    assert turning_point(lambda prompts: prompts > 0) == 1
+    assert turning_point(lambda prompts: prompts < 0) is None
 
 
 def test_a_request_is_the_sum_of_its_steps() -> None:

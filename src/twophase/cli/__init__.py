@@ -1,5 +1,6 @@
 """The command line: one thin file a verb. Heavy imports live inside the verbs that need them."""
 
+import gc
 import io
 import os
 import pickle
@@ -16,10 +17,13 @@ from twophase import __version__
 from twophase.errors import InputError
 
 # A verb is a function in a module of its name, which imports light things at its top.
-VERBS = ("diagnose", "fit", "generate", "hardware", "model", "phases", "probe", "tokenize")
+VERBS = ("diagnose", "fit", "generate", "hardware", "lint", "model", "phases", "probe", "tokenize")
 
 INTERRUPTED = 128 + signal.SIGINT
 LONGEST_LINE = 600  # of an error's letters
+
+# What imports make lives on: looking for garbage among it takes a tenth of a short verb's time.
+gc.set_threshold(100_000)
 
 app = typer.Typer(
     name="twophase",

@@ -21,6 +21,7 @@ from twophase.model.cache import kv_bytes
 Bound = Literal["compute", "memory", "communication"]
 Floats = NDArray[np.float64]
 LONGEST = 1 << 24  # tokens; a prompt that is still memory-bound here never turns
+FINER = 64  # prompts that are tried at once where the turning point is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +125,10 @@ def phases(
         prefill=tuple(prefill_rows),
         decode=tuple(_decode_rows(own, accelerator, grid)),
         crossover_prompt=turning_point(
-            lambda tokens: floor_of(textbook.prefill(own, tokens, logits), accelerator).bound == "compute"
+            lambda tokens: floor_of(textbook.prefill(own, tokens, logits), accelerator).compute_bound
         ),
         crossover_prompt_floor=turning_point(
-            lambda tokens: floor(own, prefills(tokens), accelerator).bound == "compute"
+            lambda tokens: floor(own, prefills(tokens), accelerator).compute_bound
         ),
         request=RequestTime(
             batch=batch,
@@ -189,12 +190,13 @@ def _rows(
     ]
 
 
-def turning_point(compute_bound: Callable[[int], bool]) -> int | None:
+def turning_point(compute_bound: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> int | None:
     """The shortest prompt that is compute-bound; longer ones are too."""
-    if not compute_bound(LONGEST):
+    low, high = 0, LONGEST  # memory-bound; compute-bound, if the longest is
+    if not compute_bound(np.array([high]))[0]:
         return None
-    low, high = 0, LONGEST  # memory-bound, compute-bound
     while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if compute_bound(middle) else (middle, high)
+        tried = np.unique(np.linspace(low, high, FINER + 1).astype(np.int64)[1:])
+        first = int(np.argmax(compute_bound(tried)))
+        low, high = (int(tried[first - 1]) if first else low), int(tried[first])
     return high
