@@ -23,11 +23,11 @@ BELOW = {
     "scheduler": {"cost", "records", "errors"},
     "engine": {"kernels", "model", "hardware", "cost", "scheduler", "records", "errors"},
     "advise": {"model", "hardware", "cost", "records", "errors"},
-    "report": {"advise", "model", "hardware", "cost", "fit", "records", "errors"},
+    "report": {"advise", "model", "hardware", "cost", "fit", "results", "lint", "records", "errors"},
     "diagnose": {"kernels", "model", "hardware", "cost", "engine", "advise", "errors"},
     "cli": {
         *("kernels", "model", "hardware", "cost", "fit", "scheduler", "engine", "advise", "report"),
-        *("diagnose", "records", "errors", "twophase"),
+        *("results", "lint", "diagnose", "records", "errors", "twophase"),
     },
     "twophase": set(),  # __init__.py itself, and what it defines
 }

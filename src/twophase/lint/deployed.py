@@ -9,6 +9,7 @@ from twophase.cost.parallel import resident_bytes
 from twophase.cost.roofline import Floor, floor_of
 from twophase.cost.spans import Spans
 from twophase.hardware.accelerator import Accelerator
+from twophase.lint.plans import indivisible_heads
 from twophase.model.cache import LayerCache, caches, sequence_bytes
 
 
@@ -17,6 +18,7 @@ class Deployed:
     own: Deployment
     stages: tuple[Stage, ...]
     weights_bytes: float  # on the fullest device
+    uneven_heads: int | None  # the number of heads that its devices can't share evenly, as no engine runs it
     caches: tuple[tuple[LayerCache, int], ...]  # of all layers, on one of the devices that share heads
 
 
@@ -26,6 +28,7 @@ def deployed(own: Deployment) -> Deployed:
         own,
         device_stages(own),
         max(resident_bytes(own.spec, own.storage, own.plan)),
+        indivisible_heads(own.spec, own.plan.tp),
         tuple(caches(own.spec, own.kv_bytes, own.plan.tp).items()),
     )
 

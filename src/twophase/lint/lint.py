@@ -6,12 +6,14 @@ from typing import Literal
 
 from twophase.errors import InputError
 from twophase.lint.breaks import Break, breaks, possible
-from twophase.lint.plans import indivisible_heads
 from twophase.lint.quantities import Quantity, quantities
 from twophase.lint.resident import Resident, resident
 from twophase.lint.served import Served, Sources, resolver
 from twophase.results import Point, inconsistencies
+from twophase.results.point import RATES, TIMES
 
+MOST_TOKENS, MOST_CLIENTS = 100_000_000, 10_000_000
+SECONDS = (1e-12, 1e12)  # between which a time, or the time for one token, can be meant
 CROWDED = 1.1  # clients for each sequence that decodes, from which on a row is told of it
 
 
@@ -60,6 +62,7 @@ def check(point: Point, served_of: Callable[[Point], Served]) -> Checked:
     if not point.measured:
         return Checked(point, None, "the row has no time and no rate", flags=contradictions)
     try:
+        _require_sane(point)
         served = served_of(point)
     except InputError as error:
         return Checked(point, None, str(error), flags=contradictions)
@@ -72,6 +75,25 @@ def check(point: Point, served_of: Callable[[Point], Served]) -> Checked:
     beaten = (_beats(point, served, each) for each in measured if not possible(each))
     flags = (*beaten, *_mislabelled(point, served, batch), *contradictions)
     return Checked(point, served, "", measured, flags, (*served.assumed, *_crowded(point, batch)))
+
+
+def _require_sane(point: Point) -> None:
+    """InputError for what no benchmark has: a cell that was read from the wrong column."""
+    for field in ("input_tokens", "output_tokens", "cached_tokens"):
+        tokens = getattr(point, field) or 0
+        if tokens > MOST_TOKENS:
+            raise InputError(f"{field} of {tokens:,.0f} are more than {MOST_TOKENS:,}")
+    if (point.concurrency or 0) > MOST_CLIENTS:
+        raise InputError(f"a concurrency of {point.concurrency:,.0f} is more than {MOST_CLIENTS:,}")
+    least, most = SECONDS
+    for field in TIMES:
+        seconds = getattr(point, field)
+        if seconds and not least <= seconds <= most:
+            raise InputError(f"{field} {seconds:g} is no time")
+    for field in RATES:
+        rate = getattr(point, field)
+        if rate and not 1 / most <= rate <= 1 / least:
+            raise InputError(f"{field} {rate:g} is no rate")
 
 
 def _beats(point: Point, served: Served, each: Quantity) -> Flag:
@@ -100,8 +122,7 @@ def ms(seconds: float) -> str:
 
 def _mislabelled(point: Point, served: Served, batch: Resident) -> Iterator[Flag]:
     """Not below a floor, but as no engine runs it."""
-    tp = served.decode.own.plan.tp
-    heads = indivisible_heads(served.decode.own.spec, tp)
+    tp, heads = served.decode.own.plan.tp, served.decode.uneven_heads
     if heads:
         yield Flag(
             "suspicious",

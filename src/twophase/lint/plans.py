@@ -81,7 +81,7 @@ def has_experts(spec: ModelSpec) -> bool:
 
 
 def indivisible_heads(spec: ModelSpec, tp: int) -> int | None:
-    """The number of heads that tp devices can't share evenly, as no engine runs it."""
+    """The number of heads that tp devices can't share evenly; None where they can."""
     for layer in dict.fromkeys(spec.layers):
         for mixer in layer.mixers:
             if isinstance(mixer, Attention | LatentAttention) and mixer.heads % tp:

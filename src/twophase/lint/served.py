@@ -123,7 +123,7 @@ def _served(point: Point, model: Model, name: str, accelerator: Accelerator) -> 
         workers, devices, spread = 1, decode.devices, True
     sparse = has_experts(model.spec)
     return Served(
-        model=model.spec.name,
+        model=model.spec.name.replace("--", "/"),  # a config.json named ORG--NAME.json
         accelerator=accelerator,
         prefill=deployed(replace(own, plan=one_prompt_plan(prefill, sparse))),
         decode=deployed(replace(own, plan=steps_plan(decode, sparse))),
