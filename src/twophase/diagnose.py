@@ -10,8 +10,8 @@ import numpy as np
 from twophase.advise.bend import fit_ttft
 from twophase.advise.diagnosis import DecodeRow, Diagnosis, PrefillRow, RequestSplit, Roofs
 from twophase.advise.verdict import bound_of, judge
-from twophase.cost.operators import price_of
 from twophase.cost.pass_ import Pass, Span
+from twophase.cost.price import price_of
 from twophase.engine.measure import (
     DECODE_SHARE,
     PREFILL_SHARE,

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twophase.cost.deployment import Deployment, as_bits
-from twophase.cost.operators import operators, price_of
+from twophase.cost.operators import operators
 from twophase.cost.pass_ import Pass, Span
+from twophase.cost.price import price_of, spans_of
 from twophase.cost.roofline import floor
-from twophase.cost.spans import spans_of
 from twophase.hardware.accelerator import Accelerator
 from twophase.model.mixers import Attention, Rope
 from twophase.model.spec import MLP, Layer, ModelSpec

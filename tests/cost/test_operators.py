@@ -10,9 +10,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from twophase.cost.attention import visible_pairs
 from twophase.cost.deployment import Deployment, as_bits
-from twophase.cost.operators import Operator, operators, price_of
+from twophase.cost.operators import Operator, operators
 from twophase.cost.pass_ import Pass, Span
-from twophase.cost.spans import spans_of
+from twophase.cost.price import price_of, spans_of
 from twophase.model.hf_config import spec_from_config
 from twophase.model.mixers import Attention, Rope
 from twophase.model.spec import MLP, Layer, ModelSpec

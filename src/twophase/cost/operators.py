@@ -9,7 +9,7 @@ rotations and activations are not counted: no floor needs them.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,11 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twophase.cost.attention import mixing
-from twophase.cost.deployment import Deployment, Experts, Stage, as_bits, device_stages, kv_arithmetic
-from twophase.cost.pass_ import Pass
-from twophase.cost.spans import Spans, spans_of
+from twophase.cost.deployment import Deployment, Experts, Stage, device_stages, kv_arithmetic
+from twophase.cost.spans import Spans
 from twophase.model.mixers import Attention, CompressedAttention, LatentAttention
-from twophase.model.spec import ModelSpec
 
 Floats = NDArray[np.float64]
 Touched = Literal["least", "expected"]  # routed experts: those of one row, or of uniform routing
@@ -126,15 +124,3 @@ def total(every: list[Operator]) -> Work:
 def works(own: Deployment, spans: Spans, touched: Touched = "least") -> list[Work]:
     """Of one device of each pipeline stage."""
     return [total(stage_operators(own, stage, spans, touched)) for stage in device_stages(own)]
-
-
-def price_of(spec: ModelSpec, weight_bytes: float, kv_bytes: float) -> Callable[[Pass], tuple[float, float]]:
-    """(FLOPs, compulsory bytes) of one model's passes on one device, for who asks after every pass."""
-    own = Deployment(spec, as_bits(weight_bytes), kv_bytes)
-    (stage,) = device_stages(own)
-
-    def price(pass_: Pass) -> tuple[float, float]:
-        work = total(stage_operators(own, stage, spans_of(pass_)))
-        return float(work.total_flops), float(work.bytes)
-
-    return price

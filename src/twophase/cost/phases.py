@@ -196,7 +196,8 @@ def turning_point(compute_bound: Callable[[NDArray[np.int64]], NDArray[np.bool_]
     if not compute_bound(np.array([high]))[0]:
         return None
     while high - low > 1:
-        tried = np.unique(np.linspace(low, high, FINER + 1).astype(np.int64)[1:])
+        step = -(-(high - low) // FINER)
+        tried = np.append(np.arange(low + step, high, step), high)
         first = int(np.argmax(compute_bound(tried)))
         low, high = (int(tried[first - 1]) if first else low), int(tried[first])
     return high

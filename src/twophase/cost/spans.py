@@ -5,8 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from twophase.cost.pass_ import Pass
-
 Ints = NDArray[np.int64]
 
 
@@ -18,16 +16,6 @@ class Spans:
     context: Ints  # tokens that lie in the cache before them
     count: Ints  # how many spans are like this one
     logits: Ints  # rows of a span whose logits are wanted
-
-
-def spans_of(pass_: Pass) -> Spans:
-    """One pass, without leading axes."""
-    return Spans(
-        new=np.array([span.new for span in pass_.spans], np.int64),
-        context=np.array([span.context for span in pass_.spans], np.int64),
-        count=np.ones(len(pass_.spans), np.int64),
-        logits=np.array([span.wants_logits for span in pass_.spans], np.int64),
-    )
 
 
 def prefills(prompt_tokens: ArrayLike, context: ArrayLike = 0, sequences: ArrayLike = 1) -> Spans:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from twophase.cost.operators import price_of
+from twophase.cost.price import price_of
 from twophase.engine.open import OpenModel, require_window
 from twophase.scheduler.clock import RealClock
 from twophase.scheduler.drive import Progress, drive

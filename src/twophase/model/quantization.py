@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from twophase.errors import InputError, nearest
 from twophase.model.formats import FORMATS, GGUF, Format, format_named
-from twophase.model.module_rules import Kind, Names, canonical, kind_of, read_names, spellings
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # how rules are read is imported by checkpoints that have some
+    from twophase.model.module_rules import Kind, Names
     from twophase.model.quantization_methods import Rules
 
 Config = Mapping[str, Any]
@@ -27,9 +27,9 @@ class Storage:
     name: str  # nvfp4, fp8-block, bf16; nvfp4+mxfp8 where a checkpoint has several
     default: Format  # of what is not quantised: norms, biases, and what the config leaves out
     linear: Format  # of the blocks' matrices, where no rule says otherwise
-    rules: tuple[tuple[Names, Format], ...] = ()
+    rules: "tuple[tuple[Names, Format], ...]" = ()
     kv: str | None = None  # the format that the checkpoint has scales for, as in KV_FORMATS
-    quantised: frozenset[Kind] = frozenset({"matrix"})  # the kinds of weights that `linear` is for
+    quantised: "frozenset[Kind]" = frozenset({"matrix"})  # the kinds of weights that `linear` is for
     dense_beside_experts: bool = False
 
     def format_of(self, module: str) -> Format:
@@ -38,6 +38,10 @@ class Storage:
         Any of the names that checkpoints use. Embeddings, head and routers are quantised only where a rule
         has their very name; vectors never.
         """
+        if self.linear == self.default and not self.rules:
+            return self.default
+        from twophase.model.module_rules import canonical, kind_of, spellings
+
         name = canonical(module, self.dense_beside_experts)
         kind = kind_of(name)
         if kind == "vector":
@@ -74,7 +78,8 @@ def read_storage(config: Config, where: str) -> Storage:
     own = _own(config, inner, where)
     if own is None:
         return Storage(default.name, default, default)
-    from twophase.model.quantization_methods import Rule, Rules  # which most checkpoints don't need
+    from twophase.model.module_rules import read_names
+    from twophase.model.quantization_methods import Rule, Rules
 
     try:
         read = _method(own, where)(own, where)

@@ -1,0 +1,33 @@
+"""What single passes cost, for an engine or a simulator that asks after each."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from twophase.cost.deployment import Deployment, as_bits, device_stages
+from twophase.cost.operators import stage_operators, total
+from twophase.cost.pass_ import Pass
+from twophase.cost.spans import Spans
+from twophase.model.spec import ModelSpec
+
+
+def spans_of(pass_: Pass) -> Spans:
+    """One pass, without leading axes."""
+    return Spans(
+        new=np.array([span.new for span in pass_.spans], np.int64),
+        context=np.array([span.context for span in pass_.spans], np.int64),
+        count=np.ones(len(pass_.spans), np.int64),
+        logits=np.array([span.wants_logits for span in pass_.spans], np.int64),
+    )
+
+
+def price_of(spec: ModelSpec, weight_bytes: float, kv_bytes: float) -> Callable[[Pass], tuple[float, float]]:
+    """(FLOPs, compulsory bytes) of one model's passes on one device. Arguments: bytes an element."""
+    own = Deployment(spec, as_bits(weight_bytes), kv_bytes)
+    (stage,) = device_stages(own)
+
+    def price(pass_: Pass) -> tuple[float, float]:
+        work = total(stage_operators(own, stage, spans_of(pass_)))
+        return float(work.total_flops), float(work.bytes)
+
+    return price
