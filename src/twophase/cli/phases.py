@@ -1,6 +1,8 @@
 """twophase phases: what each phase of a model costs at least on an accelerator, in two tables."""
 
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -28,6 +30,7 @@ PROMPTS = "1,16,128,256,512,2048,8192,32768"
 CONTEXTS = "128,2048,8192,32768"
 REQUEST = "2000:500"
 LARGEST_BATCH = 100_000
+PLOTS = (".html", ".png", ".svg")
 
 
 def phases(
@@ -70,6 +73,12 @@ def phases(
     csv: Annotated[bool, typer.Option("--csv", help="One CSV table of both phases.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="One Markdown table of both phases.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Plain text on a terminal, too.")] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Draw the roofline and the floors of TTFT and ITL, too: .html, .png or .svg."
+        ),
+    ] = None,
 ) -> None:
     """Show what prefill and decode cost on an accelerator: FLOPs, bytes, and the least time of a pass."""
     if json + csv + markdown + plain > 1:
@@ -84,6 +93,8 @@ def phases(
     split = request_of(REQUEST if request is None else request)
     if sum(split) > LARGEST:
         raise InputError(f"--request {request}: at most {LARGEST:,} tokens in all")
+    if plot is not None:
+        require_plot(plot)
 
     from twophase.cli.deployment import deployment_of
     from twophase.cost.parallel import Plan
@@ -112,7 +123,11 @@ def phases(
         warn(f"{' and '.join(beyond)} tokens: beyond {spec.name}'s context window of {spec.context_length}")
     if not report.phases.residence.fits:
         warn(does_not_fit(spec.name, accelerator.title, report.phases.residence, own.plan.devices))
+    if plot is not None:
+        write_plot(report, plot)
     show(report, json=json, csv=csv, markdown=markdown, plain=plain)
+    if plot is not None and not (json or csv or markdown):
+        print(f"\nThe plot: {plot}")
 
 
 def show(report: "PhasesReport", *, json: bool, csv: bool, markdown: bool, plain: bool) -> None:
@@ -130,6 +145,27 @@ def show(report: "PhasesReport", *, json: bool, csv: bool, markdown: bool, plain
         from rich.console import Console
 
         render.rich(report, Console(highlight=False))
+
+
+def require_plot(path: Path) -> None:
+    """InputError where the plot could not be drawn or written, before anything is counted."""
+    from twophase.report.vega import require_charts
+
+    if path.suffix.lower() not in PLOTS:
+        raise InputError(f"--plot {path}: give a file that ends in {', '.join(PLOTS[:-1])} or {PLOTS[-1]}")
+    require_charts()
+    folder = path.parent
+    if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+        raise InputError(f"--plot {path} can't be written: give a file in a folder that is there and yours")
+
+
+def write_plot(report: "PhasesReport", path: Path) -> None:
+    from twophase.report.phases_plot import draw
+
+    try:
+        path.write_bytes(draw(report, path.suffix.lower()))
+    except OSError as error:
+        raise InputError(f"--plot {path} can't be written: {error.strerror}") from None
 
 
 def does_not_fit(model: str, accelerator: str, own: "Residence", devices: int) -> str:
