@@ -146,6 +146,6 @@ def _mislabelled(point: Point, served: Served, batch: Resident) -> Iterator[Flag
 
 def _crowded(point: Point, batch: Resident) -> Iterator[str]:
     known = batch.stated and not batch.overfull and not point.batch_is_resident
-    if known and batch.stated and batch.stated > CROWDED * batch.decoding:
+    if known and batch.stated and batch.stated > max(CROWDED * batch.decoding, batch.decoding + 1):
         held = f"; memory holds {batch.held:,.0f} at full length" if batch.held is not None else ""
         yield f"of {batch.stated:,.0f} clients about {batch.decoding:,.0f} decode at once{held}"

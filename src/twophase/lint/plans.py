@@ -19,6 +19,8 @@ def stated_plan(point: Point, assumed: list[str]) -> Plan:
     pp = point.pp or 1
     if point.tp:
         dp = point.dp or max(1, (point.gpus or 0) // (point.tp * pp))
+        if dp > (point.dp or 1):
+            assumed.append(f"{dp} replicas of the {point.gpus} GPUs (TP {point.tp} is stated)")
         return Plan(point.tp, pp, point.ep or 1, dp)
     if point.gpus:
         dp = point.dp or 1

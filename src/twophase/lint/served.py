@@ -23,7 +23,7 @@ from twophase.lint.plans import (
     workers_of,
 )
 from twophase.model.catalogue import Model, load_model
-from twophase.model.formats import KV_FORMATS
+from twophase.model.formats import ALIASES, KV_FORMATS
 from twophase.model.module_rules import Kind
 from twophase.model.quantization import UNQUANTISED, Storage, uniform
 from twophase.results import Point
@@ -154,9 +154,10 @@ def _kv_bytes(point: Point, storage: Storage) -> float:
     """Engines keep the cache of an unquantised model in 16 bits, and of others in 16 or in 8."""
     if point.kv is None:
         return KV_FORMATS.get(storage.kv or "", 2.0 if storage.name in UNQUANTISED else 1.0)
-    if point.kv not in KV_FORMATS:
-        raise InputError(f"the KV cache's format {point.kv!r} is not known{nearest(point.kv, KV_FORMATS)}")
-    return KV_FORMATS[point.kv]
+    kv = ALIASES.get(point.kv, point.kv)
+    if kv not in KV_FORMATS:
+        raise InputError(f"the KV cache's format {kv!r} is not known{nearest(kv, KV_FORMATS)}")
+    return KV_FORMATS[kv]
 
 
 def with_plan(served: Served, plan: Plan) -> Served:

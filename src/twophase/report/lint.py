@@ -31,6 +31,7 @@ RATES: dict[Name, str] = {
 }
 TIMES: dict[Name, str] = {"TTFT": "ttft", "ITL": "itl", "E2E": "e2e"}
 COLOURS = {"impossible": "bold red", "suspicious": "yellow"}
+MOST_REASONS = 12  # why rows were not checked, of a summary
 LONGEST = 28  # letters of a row's name, a model's or a GPU's in a table
 LEGEND = (
     "of: the quantity nearest to its floor, or furthest below; a rate's floor is the most that there can be; "
@@ -169,7 +170,10 @@ def summary_lines(rows: Sequence[Checked]) -> list[str]:
         f"{count(found['rows'])} rows: {count(found['checked'])} checked, {found['impossible']} impossible, "
         f"{found['suspicious']} suspicious, {count(unchecked)} not checked"
     ]
-    return lines + [f"  not checked, {many}: {why}" for why, many in found["not_checked"].items()]
+    reasons = list(found["not_checked"].items())
+    lines += [f"  not checked, {many}: {why}" for why, many in reasons[:MOST_REASONS]]
+    others = len(reasons) - MOST_REASONS
+    return lines + ([f"  and for {others} more reasons, which --json has"] if others > 0 else [])
 
 
 def plain(rows: Sequence[Checked], shown: Sequence[Checked]) -> str:
