@@ -64,6 +64,17 @@ def test_a_planner_without_activations_said_yes() -> None:
     assert found.sequence_bytes / GIB == pytest.approx(4.88, abs=0.01)
 
 
+def test_what_only_the_newest_version_holds_is_not_sure_to_fit() -> None:
+    """llm-d/llm-d-benchmark#621 failed to start; no version is asked for, and one in use needs more."""
+    asked = {"utilization": 0.95, "max_model_len": 16_000}
+    unsure, newest = on_h100(LLAMA_70B_FP8, **asked), on_h100(LLAMA_70B_FP8, version="0.19", **asked)
+    assert (unsure.fits, newest.fits) == (False, True)
+    assert unsure.kv_pool_bytes == newest.kv_pool_bytes
+    assert unsure.short_bytes == on_h100(LLAMA_70B_FP8, version="0.16", **asked).short_bytes > 0
+    flags = {each.flags for each in changes(LLAMA_70B_FP8, **asked)}
+    assert "--engine-version 0.17" in flags and "--tp 2" in flags
+
+
 def test_two_versions_of_one_engine() -> None:
     """Qwen3-14B at 8,192: 33.55x until 0.16, 36.27x since 0.17."""
     asked = {"utilization": 0.95, "max_model_len": 8192}

@@ -1,16 +1,19 @@
 """Does a model fit, and how much KV cache is left: every term by name, and where it comes from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from twophase.cost.parallel import require_divisible, stages
 from twophase.fit.capacity import Capacity, capacity_of, concurrency, sequence_cost
 from twophase.fit.layouts import layout_of
 from twophase.fit.pools import Layout
-from twophase.fit.reserves import Reserves, activation_bytes, non_torch_bytes, reserves_of
+from twophase.fit.reserves import Engine, Reserves, activation_bytes, non_torch_bytes, reserves_of
 from twophase.fit.serving import Serving, Settings, settings_of
 from twophase.fit.weights import Term, weights_of
 from twophase.hardware.accelerator import Accelerator
 from twophase.model.catalogue import Model
+
+# Versions still in use that keep much more than the newest: what fits only without them is not sure to fit.
+OLDER: dict[Engine, str] = {"vllm": "0.16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +34,16 @@ class Fit:
     sequence_bytes: float  # of the pool, that one sequence of max_model_len needs
     stage: int
     source: str  # of the engine's constants
+    older: "Fit | None" = None  # with an earlier version of the engine, where no version is asked for: no fit
 
     @property
     def fits(self) -> bool:
-        """The engine starts: weights and reserve have room, and one sequence of max_model_len has."""
-        return self.over_bytes <= 0 and self.kv_pool_bytes >= 0 and self.capacity.concurrency >= 1
+        """The engine starts: weights and reserve have room, and one sequence of max_model_len has.
+
+        Where no version is asked for, so does the last one that kept much more for activations.
+        """
+        room = self.over_bytes <= 0 and self.kv_pool_bytes >= 0 and self.capacity.concurrency >= 1
+        return room and self.older is None
 
     @property
     def over_bytes(self) -> float:
@@ -45,6 +53,8 @@ class Fit:
     @property
     def short_bytes(self) -> float:
         """Missing on each device; 0 where it fits."""
+        if self.older:
+            return self.older.short_bytes
         return 0.0 if self.fits else max(self.sequence_bytes - self.kv_pool_bytes, self.over_bytes)
 
     def sequences(self, context: int) -> int:
@@ -55,6 +65,14 @@ class Fit:
 def fit(model: Model, accelerator: Accelerator, serving: Serving) -> Fit:
     """InputError where engines refuse the plan, or an option is out of range."""
     require_divisible(model.spec, serving.plan)
+    found = _fit(model, accelerator, serving)
+    if found.fits and serving.version is None and serving.engine in OLDER:
+        older = _fit(model, accelerator, replace(serving, version=OLDER[serving.engine]))
+        return found if older.fits else replace(found, older=older)
+    return found
+
+
+def _fit(model: Model, accelerator: Accelerator, serving: Serving) -> Fit:
     constants = reserves_of(serving.engine, serving.version)
     settings = settings_of(serving, model.spec, accelerator, constants)
     weights = weights_of(model, serving)

@@ -55,6 +55,15 @@ def reserves_of(engine: Engine, version: str | None = None) -> Reserves:
     return Reserves(**entry)
 
 
+def newer_than(engine: Engine, version: str) -> str:
+    """The first version with other constants than that one."""
+    return next(
+        str(entry["since"])
+        for entry in _table()[engine]
+        if version_numbers(entry["since"]) > version_numbers(version)
+    )
+
+
 def version_numbers(version: str) -> tuple[int, ...]:
     """0.10.1rc2 is (0, 10, 1)."""
     found = re.match(r"v?(\d{1,6}(?:\.\d{1,6}){0,3})", version.strip())

@@ -7,7 +7,8 @@ from math import ceil
 
 from twophase.errors import InputError
 from twophase.fit.capacity import longest
-from twophase.fit.fit import Fit, fit
+from twophase.fit.fit import OLDER, Fit, fit
+from twophase.fit.reserves import newer_than
 from twophase.fit.serving import Serving
 from twophase.hardware.accelerator import Accelerator
 from twophase.model.catalogue import Model
@@ -32,6 +33,7 @@ class Change:
 def smallest_changes(model: Model, accelerator: Accelerator, serving: Serving, found: Fit) -> list[Change]:
     """One of each kind, the cheapest first; two at once where none alone is enough; [] where nothing is."""
     alone = [
+        *_version(model, accelerator, serving, found),
         *_utilization(model, accelerator, serving, found),
         *_length(model, accelerator, serving, found),
         *_kv(model, accelerator, serving),
@@ -68,9 +70,16 @@ def _tried(model: Model, accelerator: Accelerator, serving: Serving, flags: str)
         yield Change(flags, made)
 
 
+def _version(model: Model, accelerator: Accelerator, serving: Serving, found: Fit) -> Iterator[Change]:
+    if found.older:
+        newer = newer_than(serving.engine, OLDER[serving.engine])
+        yield from _tried(model, accelerator, replace(serving, version=newer), f"--engine-version {newer}")
+
+
 def _utilization(model: Model, accelerator: Accelerator, serving: Serving, found: Fit) -> Iterator[Change]:
     if serving.kv_pool_bytes is not None:
         return
+    found = found.older or found
     least = found.settings.utilization + found.short_bytes / found.memory_bytes
     for step in range(3):
         wanted = ceil(least * 100) / 100 + step / 100
@@ -88,6 +97,7 @@ def _length(model: Model, accelerator: Accelerator, serving: Serving, found: Fit
     def at(length: int) -> Fit:
         return fit(model, accelerator, replace(serving, max_model_len=length))
 
+    found = found.older or found
     length = found.capacity.longest
     if length >= found.settings.max_model_len:
         return
