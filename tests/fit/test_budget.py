@@ -71,7 +71,7 @@ def test_what_only_the_newest_version_holds_is_not_sure_to_fit() -> None:
     assert (unsure.fits, newest.fits) == (False, True)
     assert unsure.kv_pool_bytes == newest.kv_pool_bytes
     assert unsure.short_bytes == on_h100(LLAMA_70B_FP8, version="0.16", **asked).short_bytes > 0
-    flags = {each.flags for each in changes(LLAMA_70B_FP8, **asked)}
+    flags = changes(LLAMA_70B_FP8, **asked)
     assert "--engine-version 0.17" in flags and "--tp 2" in flags
 
 

@@ -14,7 +14,6 @@ SHARED = os.environ.get("TWOPHASE_SHARED")
 pytestmark = pytest.mark.skipif(SHARED is None, reason="TWOPHASE_SHARED is not set")
 DATA = Path(SHARED or ".") / "data"
 SPLITWISE = {"ttft_ms": "prompt_time", "tpot_ms": "token_time", "e2e_ms": "e2e_time"}
-REPLICAS = "nvidia_qwen3_32b_nvfp4"  # concurrency of 32 replicas, of which the row's batch is one's
 
 
 def checked(name: str, columns: dict[str, str] | None = None, **given: str) -> list[Checked]:
@@ -31,7 +30,7 @@ def test_no_published_speed_beats_its_floor() -> None:
 def test_of_serving_points_only_those_with_a_wrong_label_are_flagged() -> None:
     rows = checked("measured/serving_points.csv")
     assert len(rows) == 2763 and not any(own.why for own in rows)
-    flagged = [own for own in rows if own.flags and not own.point.row.startswith(REPLICAS)]
+    flagged = [own for own in rows if own.flags]
     assert sum("gb200" in own.point.row for own in flagged) >= 18
     for own in flagged:
         served = own.served

@@ -40,7 +40,7 @@ def test_a_name_is_a_network_and_perhaps_a_format(name: str, network: str, weigh
         ("llama2-70b", "llama-2-70b"),
         ("LLaMA-7B", "llama-2-7b"),  # the same shapes as Llama 2's
         ("qwen3-32b", "qwen3-32b"),
-        ("Qwen/Qwen3-32B-FP8", "qwen3-32b"),
+        ("Qwen/Qwen3-32B-FP8", "qwen3-32b-fp8"),
     ],
 )
 def test_the_catalogue_is_found_by_loose_names(name: str, found: str) -> None:

@@ -102,12 +102,11 @@ class Models:
         return found
 
     def _search(self, name: str) -> str | None:
-        for names in self._exact:
+        network, _ = network_of(name)
+        for names, networks in zip(self._exact, self._networks, strict=True):
             if name.lower() in names:
                 return names[name.lower()]
-        network, _ = network_of(name)
-        for wanted in (network, *ALIASES.get(network, ())):
-            for networks in self._networks:
+            for wanted in (network, *ALIASES.get(network, ())):
                 if wanted in networks:
                     return networks[wanted]
         return None

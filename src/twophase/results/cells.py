@@ -19,6 +19,7 @@ FORMATS = {
     "fp8_block": "fp8",
     "fp8_e4m3": "fp8",
     "int4_wo": "int4",
+    "int4_g32": "int4-g32",
     "int8_wo": "int8",
     "awq": "int4",
     "gptq": "int4",

@@ -173,14 +173,15 @@ def _serving(cells: Cells) -> Cells:
 
 
 def _silicon(cells: Cells) -> Cells:
-    """The batch is of one data-parallel rank; the source says how many clients there were."""
+    """The batch is of one data-parallel rank; the source says how many clients there were, of all replicas."""
     found = dict(cells)
     said = CLIENTS.search(str(cells["silicon_data_source"]))
-    if said:
-        found["max_concurrency"] = said[1]
-    elif not is_empty(cells.get("batch_size")):
-        batch, ranks = number(cells["batch_size"]), number(cells.get("attention_dp_size"))
-        found["max_concurrency"] = batch * (ranks or 1) if batch else None
+    batch = None if is_empty(cells.get("batch_size")) else number(cells["batch_size"])
+    own = batch * (number(cells.get("attention_dp_size")) or 1) if batch else None
+    clients = float(said[1]) if said else own
+    if clients and own and clients > own and clients % own == 0:
+        clients = own  # of one replica, whose times these are
+    found["max_concurrency"] = clients
     return found
 
 
