@@ -6,9 +6,23 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from time import perf_counter
 
 import pytest
 
+MIXTRAL = {
+    "model_type": "mixtral",
+    "architectures": ["MixtralForCausalLM"],
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "vocab_size": 32000,
+    "torch_dtype": "bfloat16",
+}
 TEXTBOOK = Path(__file__).parents[1] / "data" / "textbook"
 
 
@@ -142,12 +156,144 @@ def test_beyond_the_window_is_a_warning(run) -> None:
         (["--request", "2000:999999999"], "at most 10,000,000"),
         (["--weights", "int3"], "int3"),
         (["--json", "--csv"], "give one of"),
+        (["--tp", "3"], "--tp 3: Llama-3-8B's 32 heads can't be shared evenly; 2, 4, 8, 16, 32 can"),
+        (["--tp", "0"], "--tp 0: it must be a whole number from 1"),
+        (["--tp", "-2"], "from 1"),
+        (["--tp", "x"], "x"),
+        (["--tp", "99999999999"], "from 1"),
+        (["--pp", "33"], "--pp 33: Llama-3-8B has 32 layers"),
+        (["--ep", "2"], "--ep 2: Llama-3-8B has no experts"),
+        (["--dp", "0"], "--dp 0"),
+        (["--weights", "nvfp5"], "nvfp5"),
+        (["--weights", ""], "''"),
+        (["--kv", "fp3"], "fp3"),
+        (["--activations", "fp2"], "fp2"),
+        (["--hardware", "/nowhere.toml"], "/nowhere.toml"),
+        (["--hardware", __file__, "--gpu", "mine"], "test_phases.py"),
     ],
 )
 def test_bad_input_gets_one_line(run, arguments: list[str], says: str) -> None:
     status, out, err = run("phases", *arguments)
     assert (status, out) == (2, "")
     assert says in err and err.startswith("twophase: ") and err.count("\n") == 1
+
+
+def test_tensor_parallel_halves_what_a_device_does_and_adds_communication(run) -> None:
+    one, two = document(run), document(run, "--tp", "2")
+    assert [one[name] for name in ("tp", "pp", "ep", "dp")] == [1, 1, 1, 1]
+    assert [two[name] for name in ("tp", "pp", "ep", "dp")] == [2, 1, 1, 1]
+    assert two["kv_bytes_per_token"] == one["kv_bytes_per_token"]  # of the model, not of a device
+    for phase in ("prefill", "decode"):
+        for alone, shared in zip(one[phase], two[phase], strict=True):
+            assert shared["flops"] == pytest.approx(alone["flops"] / 2)
+            assert shared["bytes"] == pytest.approx(alone["bytes"] / 2)
+            assert alone["communication_s"] == 0
+    # two all-reduces in each of 32 layers, of one row in 16 bits to the other device: one hop over NVLink
+    assert two["decode"][0]["communication_s"] == pytest.approx(64 * (2 * 4096 / 450e9 + 2e-6))
+
+
+def test_pipeline_stages_come_one_after_the_other(run) -> None:
+    one, four = document(run), document(run, "--pp", "4")
+    assert four["pp"] == 4 and four["weights_bytes"] < one["weights_bytes"] / 3
+    assert four["decode"][0]["memory_s"] == pytest.approx(one["decode"][0]["memory_s"])
+    # activations of one row are sent three times, on one node
+    assert four["decode"][0]["communication_s"] == pytest.approx(3 * (2 * 4096 / 450e9 + 2e-6))
+
+
+def test_replicas_share_the_batch_and_experts_are_dealt_out(run, tmp_path: Path) -> None:
+    one, two = document(run, "--batch", "32"), document(run, "--batch", "64", "--dp", "2")
+    assert two["decode"][0]["floor_s"] == pytest.approx(one["decode"][0]["floor_s"])
+    assert two["decode"][0]["tokens_per_s"] == pytest.approx(2 * one["decode"][0]["tokens_per_s"])
+    (tmp_path / "config.json").write_text(json.dumps(MIXTRAL))
+    alone, dealt = (document(run, tmp_path, *more) for more in ([], ["--tp", "8", "--ep", "8"]))
+    assert (dealt["tp"], dealt["ep"]) == (8, 8)
+    assert dealt["weights_bytes"] == pytest.approx(alone["weights_bytes"] / 8, rel=0.02)
+    assert dealt["decode"][0]["communication_s"] > 0
+
+
+def test_bits_of_a_weight_are_those_of_its_format(run) -> None:
+    """Elements of the blocks with their scales; the output projection stays wide in NVFP4, not in GGUF."""
+    bf16 = document(run)["decode"][0]["bytes"]
+    nvfp4 = document(run, "--weights", "nvfp4")["decode"][0]["bytes"]
+    assert bf16 - nvfp4 == pytest.approx(6_979_321_856 * (16 - 4.5) / 8)  # an FP8 scale for 16 weights
+    q4_k_m = document(run, "--weights", "q4_k_m")["weights_bytes"]
+    assert q4_k_m == pytest.approx(4.92e9, rel=0.02)  # the published Meta-Llama-3-8B-Instruct.Q4_K_M.gguf
+
+
+def test_operands_choose_the_peak(run) -> None:
+    fp4 = document(run, "--gpu", "b200", "--weights", "nvfp4")
+    assert (fp4["arithmetic"], fp4["flops_per_s"]) == ("fp4", 9000e12)
+    wide = document(run, "--gpu", "b200", "--weights", "nvfp4", "--activations", "bf16")
+    assert (wide["arithmetic"], wide["flops_per_s"]) == ("bf16", 2250e12)
+
+
+def test_an_accelerator_of_ones_own(run, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        '[mine]\ntitle = "Mine"\nflops = { bf16 = 100e12 }\n'
+        "memory_bytes = 24e9\nmarketed_bytes = 24e9\nbandwidth = 1e12\n"
+    )
+    made = document(run, "--hardware", file, "--gpu", "mine")
+    assert (made["accelerator"], made["ridge_flop_per_byte"]) == ("mine", 100)
+    assert made["decode"][0]["memory_s"] == pytest.approx(made["decode"][0]["bytes"] / 1e12)
+
+
+@pytest.mark.parametrize("suffix", ["html", "png", "svg", "SVG"])
+def test_a_plot_is_written_beside_the_table(run, tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"roofline.{suffix}"
+    status, out, err = run("phases", "--plot", file)
+    assert (status, err) == (0, "")
+    assert out == run("phases")[1] + f"\nThe plot: {file}\n"
+    begins = {"html": b"<!doctype html>", "png": b"\x89PNG", "svg": b"<svg "}
+    assert file.read_bytes().startswith(begins[suffix.lower()])
+
+
+def test_json_beside_a_plot_stays_one_document(run, tmp_path: Path) -> None:
+    assert document(run, "--plot", tmp_path / "a.svg") == document(run)
+    assert run("phases", "--csv", "--plot", tmp_path / "a.svg")[1] == run("phases", "--csv")[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("x.pdf", "ends in .html, .png or .svg"),
+        ("x", "ends in .html, .png or .svg"),
+        ("", "ends in .html, .png or .svg"),
+        ("folder.png", "can't be written"),
+        ("missing/x.png", "can't be written"),
+        ("file/x.png", "can't be written"),
+        ("x" * 300 + ".svg", "can't be written"),
+    ],
+)
+def test_a_plot_that_can_not_be_written_is_said_first(run, tmp_path: Path, name: str, says: str) -> None:
+    (tmp_path / "folder.png").mkdir()
+    (tmp_path / "file").touch()
+    status, out, err = run("phases", "--plot", tmp_path / name)
+    assert (status, out) == (2, "")
+    assert says in err and err.startswith("twophase: --plot ") and err.count("\n") == 1
+
+
+def test_a_plot_without_its_library_names_the_extra(run, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    status, out, err = run("phases", "--plot", tmp_path / "x.png")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "install the extra charts" in err
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["llama-3-70b", "--weights", "nvfp4", "--gpu", "b200", "--tp", "8"]]
+)
+def test_a_whole_process_answers_in_half_a_second(arguments: list[str]) -> None:
+    """The best of a few, for a busy machine."""
+    command = [sys.executable, "-c", "from twophase.cli import main; main()", "phases", "--json", *arguments]
+    took = []
+    for _ in range(6):
+        start = perf_counter()
+        subprocess.run(command, capture_output=True, check=True)
+        took.append(perf_counter() - start)
+        if took[-1] < 0.5:
+            return
+    raise AssertionError(f"the quickest of {len(took)} runs took {min(took):.2f} s")
 
 
 def test_phases_imports_nothing_heavy() -> None:

@@ -155,7 +155,8 @@ def require_plot(path: Path) -> None:
         raise InputError(f"--plot {path}: give a file that ends in {', '.join(PLOTS[:-1])} or {PLOTS[-1]}")
     require_charts()
     folder = path.parent
-    if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+    there = os.path.exists(path)  # unlike the path's own, False for a name that is too long
+    if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(path if there else folder, os.W_OK):
         raise InputError(f"--plot {path} can't be written: give a file in a folder that is there and yours")
 
 

@@ -16,6 +16,7 @@ T = TypeVar("T")
 Point = tuple[float, float]
 Pixels = NDArray[np.float64]  # [points, 2]: to the right of the plot's left edge, down from its top
 SIZE, LETTER = 11.5, 6.5  # of the font, and across one of its letters
+AIR = 4.0  # between two labels on one line
 STEP = 3.0  # pixels between the points that stand for a line
 
 
@@ -99,7 +100,7 @@ def settle(frame: Frame, wanted: Iterable[Sequence[Tag]], taken: Sequence[Pixels
             left, top, right, bottom = box = box_of(frame, tag)
             inside = left >= 0 and right <= frame.width + 2 and top >= -2 and bottom <= frame.height
             within = (full > (left, top)).all(-1) & (full < (right, bottom)).all(-1)
-            apart = all(left > r or right < l_ or top > b or bottom < t for l_, t, r, b in boxes)
+            apart = all(left > r + AIR or right < l_ - AIR or top > b or bottom < t for l_, t, r, b in boxes)
             if inside and apart and not within.any():
                 kept.append(tag)
                 boxes.append(box)

@@ -18,6 +18,7 @@ from twophase.report.vega import (
     DECODE,
     FAINT,
     INK,
+    LINE,
     PREFILL,
     Spec,
     axis,
@@ -104,23 +105,20 @@ def _floors(
     taken += [spot(frame, point) for point in rows]
     wanted = [_turn_tag(frame, line[0][0], f"{binds}-bound from {count(line[0][0])}")] if line else []
     named = [(text, points[-1]) for (text, _, _), points in zip(curves, solid, strict=True) if text]
-    wanted += [around(*end, text, colour, "rS") for text, end in reversed(named)]
-    wanted += [_part_tag(part, points, main, FAINT) for part, points in dashed]
-    wanted.append(_part_tag(f"communication{f', {name}' if name else ''}", moved, main, INK))
+    wanted += _name_tags(frame, named[::-1], colour)
+    values: list[list[Tag]] = []
     if not name:
         spoken = ends_first(rows) if len(rows) <= MOST_TICKS else [rows[-1], rows[0]]
-        wanted += [around(x, y, duration(y / 1e3), colour, "LaRSb") for x, y in spoken]
+        values = [around(x, y, duration(y / 1e3), colour, "LaRSb") for x, y in spoken]
+    wanted += values[:2]
+    wanted += [_part_tag(part, points, main, FAINT) for part, points in dashed]
+    wanted.append(_part_tag(f"communication{f', {name}' if name else ''}", moved, main, INK))
+    wanted += values[2:]
     ticks = sorted({x for x, _ in rows})
     every_row = len(ticks) <= MOST_TICKS
-    y_axis = (
-        axis(up, log_scale(*frame.y), decades(*frame.y))
-        if frame.log_y
-        else axis(up, {"domain": list(frame.y), "nice": False}, None, ",~f")
-    )
-    y_axis["axis"]["minExtent"] = 38  # so that the plots of both floors begin on one line
     made = chart(
         axis(across, log_scale(*frame.x), ticks if every_row else decades(*frame.x)),
-        y_axis,
+        _y_axis(frame, up),
         [
             *([dotted(line)] if line else []),
             *(curve(points, FAINT, width=1.25, dashed=True) for _, points in dashed),
@@ -131,6 +129,25 @@ def _floors(
         ],
     )
     return {**made, "width": frame.width, "height": frame.height}
+
+
+def _y_axis(frame: Frame, title: str) -> Spec:
+    if frame.log_y:
+        made = axis(title, log_scale(*frame.y), decades(*frame.y))
+    else:
+        made = axis(title, {"domain": list(frame.y), "nice": False}, None, ",~f")
+    made["axis"]["minExtent"] = 38  # so that the plots of both floors begin on one line
+    return made
+
+
+def _name_tags(frame: Frame, ends: Sequence[tuple[str, Point]], colour: str) -> list[list[Tag]]:
+    """To the right of the curves' ends, which are given from the top down; lower where they are close."""
+    tags, last = [], -LINE
+    for text, end in ends:
+        down = frame.pixel(*end)[1]
+        last = max(down, last + LINE + 0.5)
+        tags.append([Tag(*end, text, colour, dx=8, dy=last - down)])
+    return tags
 
 
 def _turn_tag(frame: Frame, at: float, text: str) -> list[Tag]:
@@ -171,11 +188,12 @@ def _frame(lengths: Ints, curves: Sequence[FloorCurve]) -> Frame:
     beside = max(float(own.communication.max()) for own in curves)
     low, high = float(floors.min()), max(float(floors.max()), beside)
     x = (lengths[0] / 1.15, lengths[-1] * 1.15)
+    below = 12.0  # so much of the lesser part is shown
     if len(curves) > 1:
-        x = (x[0], x[1] * (x[1] / x[0]) ** 0.24)  # room for their names
+        x, below = (x[0], x[1] * (x[1] / x[0]) ** 0.24), 3.0  # room for names, no parts
     if high < 6 * low:
         return Frame(WIDTH, HEIGHT, x, (0.0, 1.3 * high), log_y=False)
-    return Frame(WIDTH, HEIGHT, x, (low / 12, 3 * high))
+    return Frame(WIDTH, HEIGHT, x, (low / below, high * max(3.0, (high / low) ** 0.25)))
 
 
 def _within(frame: Frame, points: Sequence[Point]) -> list[Point]:
