@@ -2,10 +2,11 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from twophase.cost.parallel import ALONE, Plan, layers_of, share, stages
+from twophase.model.cache import mixer_caches
 from twophase.model.formats import FORMATS, Format
 from twophase.model.mixers import Mixer
 from twophase.model.quantization import Storage, uniform
@@ -45,6 +46,16 @@ class Stage:
     head_flops: Mapping[str, float]  # for each row that wants logits
     head_bytes: float
     gathered_bytes: float  # looked up for each row
+    uncached: "Stage | None" = None  # layers that only rows with logits need: see cached_layers
+
+
+def cached_layers(spec: ModelSpec) -> int:
+    """Layers up to the last that doesn't borrow its keys and values (Gemma 3n and 4).
+
+    Nothing that later ones compute is cached: they need no row but those whose logits are wanted.
+    """
+    own = [not layer.mixers or any(map(mixer_caches, layer.mixers)) for layer in spec.layers]
+    return max((i + 1 for i, keeps in enumerate(own) if keeps), default=0)
 
 
 def as_bits(weight_bytes: float) -> Storage:
@@ -57,27 +68,40 @@ def as_bits(weight_bytes: float) -> Storage:
 
 @lru_cache(maxsize=256)
 def device_stages(own: Deployment) -> tuple[Stage, ...]:
-    layers = stored_layers(own.spec, own.storage)
-    outer = outer_stored(own.spec, own.storage)
+    layers, outer = stored_layers(own.spec, own.storage), outer_stored(own.spec, own.storage)
     found = []
-    ranges = stages(own.spec, own.plan.pp)
+    ranges, cached = stages(own.spec, own.plan.pp), cached_layers(own.spec)
     for i, stage in enumerate(ranges):
-        weights = Counter(each for at in stage for each in layers[at])
+        kept = range(stage.start, max(stage.start, min(stage.stop, cached)))
+        later = range(kept.stop, stage.stop)
         first, last = i == 0, i == len(ranges) - 1
         beside = [each for each in outer if first and each.weight.part != "head"]
-        weights.update(each for each in beside if not each.weight.table)
-        gathered = sum(_row_bytes(each) for each in beside if each.weight.table)
+        tables = [each for each in beside if each.weight.table]
         heads = [each for each in outer if last and each.weight.part == "head" and each.weight.inputs]
-        mixers: Counter[Mixer] = Counter()
-        for layer, count in layers_of(own.spec, stage).items():
-            for mixer in layer.mixers:
-                mixers[mixer] += count
-        found.append(_stage(own, weights, heads, gathered, mixers))
+        weights = Counter(each for at in kept for each in layers[at])
+        weights.update(each for each in beside if not each.weight.table)
+        made = _stage(own, weights, heads, tables, _mixers(own.spec, kept))
+        if later:
+            weights = Counter(each for at in later for each in layers[at])
+            made = replace(made, uncached=_stage(own, weights, [], [], _mixers(own.spec, later)))
+        found.append(made)
     return tuple(found)
 
 
+def _mixers(spec: ModelSpec, stage: range) -> Counter[Mixer]:
+    mixers: Counter[Mixer] = Counter()
+    for layer, count in layers_of(spec, stage).items():
+        for mixer in layer.mixers:
+            mixers[mixer] += count
+    return mixers
+
+
 def _stage(
-    own: Deployment, weights: Counter[Stored], heads: list[Stored], gathered: float, mixers: Counter[Mixer]
+    own: Deployment,
+    weights: Counter[Stored],
+    heads: list[Stored],
+    tables: list[Stored],
+    mixers: Counter[Mixer],
 ) -> Stage:
     plan = own.plan
     flops: dict[tuple[str, str], float] = defaultdict(float)
@@ -107,7 +131,7 @@ def _stage(
         mixers=tuple(mixers.items()),
         head_flops=dict(head_flops),
         head_bytes=sum(stored_bytes_of(each) * share(each.weight, plan) for each in heads),
-        gathered_bytes=gathered,
+        gathered_bytes=sum(_row_bytes(each) * share(each.weight, plan) for each in tables),
     )
 
 

@@ -22,7 +22,9 @@ from twophase.cost.spans import Spans
 from twophase.model.mixers import Attention, CompressedAttention, LatentAttention
 
 Floats = NDArray[np.float64]
-Touched = Literal["least", "expected"]  # routed experts: those of one row, or of uniform routing
+# Routed experts: those of one row, or of uniform routing. Last layers that borrow keys and values: the rows
+# whose logits are wanted, or all, as most engines do.
+Touched = Literal["least", "expected"]
 
 NAMES = {"attention": "attention projections", "recurrent": "recurrent projections"}
 
@@ -57,6 +59,35 @@ def stage_operators(
     own: Deployment, stage: Stage, spans: Spans, touched: Touched = "least"
 ) -> list[Operator]:
     """spans: of one data-parallel replica."""
+    found = _operators(own, stage, spans, touched)
+    if stage.uncached is None:
+        return found
+    rows = wanted(spans) if touched == "least" else spans
+    return _merged([*found, *_operators(own, stage.uncached, rows, touched)])
+
+
+def wanted(spans: Spans) -> Spans:
+    """The last rows of each span, whose logits are wanted."""
+    return Spans(spans.logits, spans.context + spans.new - spans.logits, spans.count, spans.logits)
+
+
+def _merged(every: list[Operator]) -> list[Operator]:
+    """One operator a name."""
+    found: dict[str, list[Operator]] = defaultdict(list)
+    for each in every:
+        found[each.name].append(each)
+    return [
+        Operator(
+            name,
+            total(alike).flops,
+            np.asarray(sum(each.read_bytes for each in alike)),
+            np.asarray(sum(each.written_bytes for each in alike)),
+        )
+        for name, alike in found.items()
+    ]
+
+
+def _operators(own: Deployment, stage: Stage, spans: Spans, touched: Touched) -> list[Operator]:
     rows = (spans.new * spans.count).sum(-1).astype(np.float64)
     logits = (spans.logits * spans.count).sum(-1).astype(np.float64)
     zero, some = np.zeros_like(rows), rows > 0

@@ -42,10 +42,11 @@ def decode(own: Deployment, batch: ArrayLike, context: ArrayLike) -> list[Work]:
 
 
 def _work(own: Deployment, stage: Stage, spans: Spans, phase: Literal["prefill", "decode"]) -> Work:
-    bare = replace(stage, mixers=(), gathered_bytes=0.0)
+    later = stage.uncached and replace(stage.uncached, mixers=())
+    bare = replace(stage, mixers=(), gathered_bytes=0.0, uncached=later)
     work = total(stage_operators(own, bare, spans, "expected"))
     flops, bytes_ = dict(work.flops), work.bytes
-    for mixer, layers in stage.mixers:
+    for mixer, layers in (*stage.mixers, *(stage.uncached.mixers if stage.uncached else ())):
         each = _round(mixer, own, spans, phase)
         many = layers * spans.count
         kind = kv_arithmetic(own)
