@@ -11,11 +11,12 @@ from twophase.cost.parallel import Plan
 from twophase.errors import InputError
 from twophase.fit.fit import Fit, fit
 from twophase.fit.reserves import reserves_of, version_numbers
-from twophase.fit.serving import Serving, served
+from twophase.fit.serving import Serving
 from twophase.fit.smallest_change import Change, smallest_changes
 from twophase.hardware.catalogue import load_accelerator
 from twophase.model.catalogue import Model, load_model
 from twophase.model.quantization import uniform
+from twophase.model.served import served
 from twophase.model.vision import Vision
 
 H100 = replace(load_accelerator("h100-sxm"), memory_bytes=79.18 * GIB)  # as in the logs of vLLM 0.11

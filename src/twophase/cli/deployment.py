@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from twophase.cli.options import warn
+
 if TYPE_CHECKING:
     from twophase.cost.deployment import Deployment
     from twophase.cost.parallel import Plan
@@ -43,19 +45,30 @@ EpOption = Annotated[
 DpOption = Annotated[int, typer.Option("--dp", metavar="N", help="Replicas that share the sequences.")]
 
 
-def deployment_of(
-    model: "Model", weights: str | None, kv: KV, activations: str | None, plan: "Plan"
-) -> "Deployment":
-    """InputError for a format that is not known, or a plan that engines refuse.
+def loaded(name: str, weights: str | None, as_published: bool = False) -> "Model":
+    """The model as it is served; a warning where its name promises a format that its config does not.
 
-    A checkpoint in 32 bits is served in 16, as engines do unless told otherwise.
+    as_published: without a choice of weights, in the checkpoint's own bits even where they are 32.
     """
+    from twophase.model.catalogue import load_model
+    from twophase.model.served import served, unsaid_format
+
+    published = load_model(name)
+    model = published if as_published and weights is None else served(published, weights)
+    promised = unsaid_format(published) if weights is None else None
+    if promised:
+        warn(
+            f"{model.spec.name} is called {promised.upper()}, and its config does not say so: counted in "
+            f"{model.storage.name.upper()}; --weights {promised} counts it so"
+        )
+    return model
+
+
+def deployment_of(model: "Model", kv: KV, activations: str | None, plan: "Plan") -> "Deployment":
+    """InputError for a plan that engines refuse."""
     from twophase.cost.deployment import Deployment
     from twophase.cost.parallel import require_divisible
     from twophase.model.formats import KV_FORMATS
-    from twophase.model.quantization import uniform
 
     require_divisible(model.spec, plan)
-    served = "bf16" if weights is None and model.storage.name == "float32" else weights
-    storage = model.storage if served is None else uniform(served)
-    return Deployment(model.spec, storage, KV_FORMATS[kv], plan, activations)
+    return Deployment(model.spec, model.storage, KV_FORMATS[kv], plan, activations)

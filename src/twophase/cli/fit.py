@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from twophase.cli.deployment import loaded
 from twophase.cli.options import JsonOption
 from twophase.cli.sizes import sizes_of
 from twophase.errors import InputError
@@ -100,10 +101,9 @@ def fit(
 
     from twophase.cost.parallel import Plan
     from twophase.fit.fit import fit as fit_of
-    from twophase.fit.serving import Serving, served
+    from twophase.fit.serving import Serving
     from twophase.fit.smallest_change import smallest_changes
     from twophase.hardware.catalogue import load_accelerator
-    from twophase.model.catalogue import load_model
     from twophase.report.fit import FitReport
 
     serving = Serving(
@@ -122,7 +122,7 @@ def fit(
         activation_bytes=bytes_of("--activation-bytes", activation_bytes),
         non_torch_bytes=bytes_of("--non-torch-bytes", non_torch_bytes),
     )
-    own = served(load_model(model), weights)
+    own = loaded(model, weights)
     accelerator = load_accelerator(gpu, hardware)
     found = fit_of(own, accelerator, serving)
     needs = [] if found.fits else smallest_changes(own, accelerator, serving, found)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from twophase.cli.deployment import KVOption, WeightsOption
+from twophase.cli.deployment import KVOption, WeightsOption, loaded
 from twophase.cli.options import JsonOption
 from twophase.cli.sizes import sizes_of
 
@@ -34,18 +34,15 @@ def model(
     """Show a model's parameters by part, its bytes as stored, its KV cache and state, and its layers."""
     asked = sizes_of("--contexts", CONTEXTS if contexts is None else contexts)
 
-    from twophase.model.catalogue import load_model
     from twophase.model.formats import KV_FORMATS
-    from twophase.model.quantization import uniform
     from twophase.report.model import ModelReport, plain, to_json
 
-    loaded = load_model(name)
-    longest = loaded.spec.context_length
+    own = loaded(name, weights, as_published=True)
+    longest = own.spec.context_length
     if contexts is None:
         asked = [context for context in asked if context < longest] + [longest]
     report = ModelReport(
-        model=loaded,
-        storage=loaded.storage if weights is None else uniform(weights),
+        model=own,
         kv_format=kv,
         kv_element_bytes=KV_FORMATS[kv],
         contexts=asked,

@@ -3,6 +3,7 @@
 import math
 import os
 import re
+import sys
 from typing import Annotated, Literal
 
 import typer
@@ -46,6 +47,10 @@ def request_of(text: str) -> tuple[int, int]:
             f"--request {text}: give prompt and output tokens as IN:OUT, both at least 1, like 2000:500"
         )
     return prompt, output
+
+
+def warn(line: str) -> None:
+    print(f"twophase: warning: {line}", file=sys.stderr)
 
 
 def positive(option: str, value: float) -> None:

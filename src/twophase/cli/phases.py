@@ -18,7 +18,7 @@ from twophase.cli.deployment import (
     TpOption,
     WeightsOption,
 )
-from twophase.cli.options import JsonOption, request_of
+from twophase.cli.options import JsonOption, request_of, warn
 from twophase.cli.sizes import LARGEST, MOST, sizes_of
 from twophase.errors import InputError
 
@@ -96,15 +96,14 @@ def phases(
     if plot is not None:
         require_plot(plot)
 
-    from twophase.cli.deployment import deployment_of
+    from twophase.cli.deployment import deployment_of, loaded
     from twophase.cost.parallel import Plan
     from twophase.cost.phases import phases as phases_of
     from twophase.hardware.catalogue import load_accelerator
-    from twophase.model.catalogue import load_model
     from twophase.report.phases import PhasesReport
 
-    loaded, accelerator = load_model(model), load_accelerator(gpu, hardware)
-    own = deployment_of(loaded, weights, kv, activations, Plan(tp, pp, ep, dp))
+    accelerator = load_accelerator(gpu, hardware)
+    own = deployment_of(loaded(model, weights), kv, activations, Plan(tp, pp, ep, dp))
     spec = own.spec
     report = PhasesReport(
         deployment=own,
@@ -177,7 +176,3 @@ def does_not_fit(model: str, accelerator: str, own: "Residence", devices: int) -
         f"{own.excess_bytes / 1e9:.1f} GB more than its {own.memory_bytes / 1e9:.4g} GB; "
         f"it would on {own.needs * devices}"
     )
-
-
-def warn(line: str) -> None:
-    print(f"twophase: warning: {line}", file=sys.stderr)

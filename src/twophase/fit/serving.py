@@ -1,14 +1,12 @@
 """How a model is asked to be served, and what stands for all that was not said."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from twophase.cost.parallel import ALONE, Plan
 from twophase.errors import InputError
 from twophase.fit.reserves import Engine, Reserves, profiled
 from twophase.hardware.accelerator import Accelerator
-from twophase.model.catalogue import Model
 from twophase.model.formats import KV_FORMATS
-from twophase.model.quantization import uniform
 from twophase.model.spec import ModelSpec
 
 BLOCK_TOKENS: dict[Engine, int] = {"vllm": 16, "sglang": 1, "trtllm": 32, "plain": 1}
@@ -69,9 +67,3 @@ def settings_of(own: Serving, spec: ModelSpec, accelerator: Accelerator, constan
         max_num_seqs=own.max_num_seqs or sequences,
         block_size=own.block_size or BLOCK_TOKENS[own.engine],
     )
-
-
-def served(model: Model, weights: str | None) -> Model:
-    """With weights in a format by choice; a checkpoint in 32 bits is served in 16, as engines do."""
-    wanted = "bf16" if weights is None and model.storage.name == "float32" else weights
-    return model if wanted is None else replace(model, storage=uniform(wanted))

@@ -13,7 +13,6 @@ from twophase.model.cache import (
 )
 from twophase.model.catalogue import Model
 from twophase.model.counts import Parameters, matmul_parameters, parameters
-from twophase.model.quantization import Storage
 from twophase.model.stored import Stored, outer_stored, stored_bytes_of, stored_layers
 from twophase.report.layers import pattern
 
@@ -31,8 +30,7 @@ SAID = {
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    model: Model
-    storage: Storage  # the checkpoint's own, or as asked for
+    model: Model  # in the formats of its checkpoint, or as asked for
     kv_format: str
     kv_element_bytes: float
     contexts: Sequence[int]
@@ -57,7 +55,7 @@ def to_json(report: ModelReport) -> str:
             "parameters": {**asdict(counted), "vision": vision.parameters if vision else 0},
             "vision": vision.name if vision else None,
             "matmul_parameters": matmul_parameters(spec),
-            "weights": report.storage.name,
+            "weights": report.model.storage.name,
             "weights_bytes": sum(part_bytes(report).values()),
             "weights_bytes_by_part": part_bytes(report),
             "kv": report.kv_format,
@@ -75,8 +73,8 @@ def to_json(report: ModelReport) -> str:
 def part_bytes(report: ModelReport) -> dict[str, float]:
     """Stored bytes by part; the head is nothing where it is the embedding's own table."""
     spec, found = report.model.spec, dict.fromkeys(PARTS, 0.0)
-    every: list[Stored] = [each for layer in stored_layers(spec, report.storage) for each in layer]
-    every += outer_stored(spec, report.storage)
+    every: list[Stored] = [each for layer in stored_layers(spec, report.model.storage) for each in layer]
+    every += outer_stored(spec, report.model.storage)
     for each in every:
         if not (spec.tied_embeddings and each.weight.name == "lm_head"):
             found[each.weight.part] += stored_bytes_of(each)
@@ -103,8 +101,8 @@ def plain(report: ModelReport) -> str:
 def _parameter_lines(report: ModelReport, counted: Parameters) -> list[str]:
     stored = part_bytes(report)
     rows = [(SAID[part], getattr(counted, part), stored[part]) for part in PARTS if getattr(counted, part)]
-    width = max(18, len(report.storage.name) + 5)
-    lines = [f"{'':30}{'parameters':>22}{'in ' + report.storage.name.upper():>{width}}"]
+    width = max(18, len(report.model.storage.name) + 5)
+    lines = [f"{'':30}{'parameters':>22}{'in ' + report.model.storage.name.upper():>{width}}"]
     tied = report.model.spec.tied_embeddings
     for name, count, bytes_ in rows:
         same = "tied" if name == "head" and tied and not bytes_ else gigabytes(bytes_)
