@@ -9,7 +9,11 @@ from twophase.data_tables import table_of
 
 FILES = {
     "accelerators": files("twophase.hardware").joinpath("accelerators.toml").read_text("utf-8"),
-    "models": files("twophase.model").joinpath("catalogue.toml").read_text("utf-8"),
+    **{
+        each.name: each.read_text("utf-8")
+        for each in files("twophase.model").joinpath("published").iterdir()
+        if each.name.endswith(".toml")
+    },
     "by hand": '[a]\nx = 1\n[a.b]\ny = "[c]"\n["c.d"]\nz = [1,\n2]\n["c.d".e]\nf = {g = 2}\n[last]\n',
 }
 

@@ -173,7 +173,7 @@ def _serving(cells: Cells) -> Cells:
 
 
 def _silicon(cells: Cells) -> Cells:
-    """The batch is of one data-parallel rank; the source says how many clients there were, of all replicas."""
+    """The batch is of one data-parallel rank; the source says how many clients all replicas had."""
     found = dict(cells)
     said = CLIENTS.search(str(cells["silicon_data_source"]))
     batch = None if is_empty(cells.get("batch_size")) else number(cells["batch_size"])
