@@ -49,8 +49,13 @@ def flops(own: Attending, new: int, context: int) -> int:
 
 
 def decompressed(own: LatentAttention, both: int, context: int) -> int:
-    """Keys and values of the cached vectors are made anew, those of them that any row attends to."""
-    widened = min(context, own.top_k or context) * own.kv_rank * own.heads * (own.nope_dim + own.v_dim)
+    """Keys and values of the cached vectors are made anew, those of them that a row must attend to."""
+    widened = (
+        min(context, own.top_k - 1 if own.top_k else context)
+        * own.kv_rank
+        * own.heads
+        * (own.nope_dim + own.v_dim)
+    )
     return 2 * own.heads * (own.nope_dim + own.rope_dim + own.v_dim) * both + 2 * widened
 
 

@@ -1,7 +1,8 @@
 """What mixing tokens costs beside its projections: pairs of query and key, KV cache and state, span by span.
 
-Counted exactly, each cached entry read once a pass. Where a mixer can be computed in several ways, the one
-with the fewest FLOPs counts. A recurrence counts as its step by step form.
+Counted exactly, each cached entry read once a pass; of those that are picked, what one row picks at the
+least, itself among them. Where a mixer can be computed in several ways, the one with the fewest FLOPs counts.
+A recurrence counts as its step by step form.
 """
 
 from dataclasses import dataclass
@@ -91,7 +92,7 @@ def _attention(own: Attention, new: Ints, context: Ints, kv_bytes: float, tp: in
     window = own.window
     if own.chunk:
         pairs, kept = chunked_pairs(new, context, own.chunk), context % own.chunk
-        stored = np.minimum(new, own.chunk)
+        stored = np.minimum(new, (context + new) % own.chunk)  # who comes next sees its own chunk only
     else:
         pairs = visible_pairs(new, context, window)
         # who comes next sees window - 1 tokens before itself: no more need be kept
@@ -99,7 +100,7 @@ def _attention(own: Attention, new: Ints, context: Ints, kv_bytes: float, tp: in
         stored = new if window is None else np.minimum(new, window - 1)
     index = _index(own.indexer, new, context, visible_pairs(new, context, None))
     if own.top_k:
-        pairs, kept = visible_pairs(new, context, own.top_k), np.minimum(kept, own.top_k)
+        pairs, kept = visible_pairs(new, context, own.top_k), np.minimum(kept, own.top_k - 1)
     entry = sum(cache.entry_bytes for cache in mixer_caches(own, kv_bytes, tp) if cache.kind != "index")
     flops = 2.0 * ceil(own.heads / tp) * (own.head_dim + own.value_dim) * pairs
     return Mixing(flops, kept * entry, stored * entry) + index
@@ -109,7 +110,7 @@ def _latent(own: LatentAttention, new: Ints, context: Ints, kv_bytes: float, tp:
     """Decompressed, a span also widens the cached vectors of its context; absorbed, it multiplies by them."""
     heads = ceil(own.heads / tp)
     seen = visible_pairs(new, context, own.top_k)
-    kept = context if own.top_k is None else np.minimum(context, own.top_k)
+    kept = context if own.top_k is None else np.minimum(context, own.top_k - 1)
     decompressed = 2.0 * heads * (own.nope_dim + own.rope_dim + own.v_dim) * seen
     decompressed += 2.0 * own.kv_rank * heads * (own.nope_dim + own.v_dim) * kept
     absorbed = 2.0 * heads * (2 * own.kv_rank + own.rope_dim) * seen
@@ -127,7 +128,9 @@ def _compressed(own: CompressedAttention, new: Ints, context: Ints, kv_bytes: fl
     if own.ratio:
         pairs = pairs + compressed_pairs(new, context, own.ratio, own.top_k)
         entries, made = context // own.ratio, (context + new) // own.ratio - context // own.ratio
-        read = read + (entries if own.top_k is None else np.minimum(entries, own.top_k)) * entry
+        first = (context + 1) // own.ratio  # what the first row sees, one of them perhaps its own
+        picked = entries if own.top_k is None else np.minimum(first, own.top_k) - (first - entries)
+        read = read + picked * entry
         written = written + made * entry
         scored = compressed_pairs(new, context, own.ratio, None)
         index = _index(own.indexer, made, entries, scored)
