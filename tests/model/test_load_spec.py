@@ -7,6 +7,7 @@ import pytest
 
 from twophase.errors import InputError
 from twophase.model.catalogue import catalogue, load_spec
+from twophase.model.mixers import LatentAttention
 
 
 def test_the_textbooks_models() -> None:
@@ -43,15 +44,35 @@ def test_a_path(tmp_path: Path) -> None:
     [
         ("llama-3-9b", "did you mean llama-3-8b"),
         ("LLAMA3-8b", "did you mean llama-3-8b"),
-        ("zzzzzz", "; known are llama-2-7b, "),
-        ("", "known are"),
+        ("zzzzzz", " are known, llama-3.1-8b, "),
+        ("", " are known"),
+        ("Qwen/Qwen3-9B", "a .gguf file or a name; did you mean qwen3-"),
         ("./nowhere", "./nowhere does not exist"),
         ("nowhere/config.json", "does not exist"),
         ("nowhere.gguf", "nowhere.gguf can't be read"),
-        ("x" * 5000, "known are"),
+        ("x" * 5000, " are known"),
     ],
 )
 def test_what_does_not_exist(name: str, says: str) -> None:
     with pytest.raises(InputError) as error:
         load_spec(name)
     assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["~nobody-of-this-name/config.json", "~nobody-of-this-name", "a\0b", "\0.gguf"]
+)
+def test_odd_paths_get_one_line(name: str) -> None:
+    with pytest.raises(InputError) as error:
+        load_spec(name)
+    assert "\n" not in str(error.value)
+
+
+def test_null_and_like_of_an_entry() -> None:
+    """Both have what config.json has: V2-Lite's q_lora_rank is null, R1's shape is V3's."""
+    attention = load_spec("deepseek-v2-lite").layers[0].mixers[0]
+    assert isinstance(attention, LatentAttention)
+    assert attention.query_rank is None
+    assert load_spec("deepseek-r1").layers == load_spec("deepseek-v3").layers
+    assert load_spec("deepseek-r1").name == "DeepSeek-R1"

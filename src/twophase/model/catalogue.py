@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # What only some models need is imported where they need it: readers of GGUF, and of vision towers.
 SEEING = ("vision_config", "audio_config")
 SEEING_UNSAID = ("step3p7",)  # flat files that leave out the tower which their class always has
+SOME = ("llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v3")
+NULL = "null"
 QUANTISED_BESIDE = "hf_quant_config.json"  # where ModelOpt says how a checkpoint is quantised
 
 
@@ -33,23 +35,55 @@ class Model:
 
 
 @cache
-def catalogue() -> dict[str, dict[str, Any]]:
-    """Hugging Face config keys by name, with `title` and `source`."""
-    return tomllib.loads(resources.files(__package__).joinpath("catalogue.toml").read_text(encoding="utf-8"))
+def _files() -> tuple[str, ...]:
+    """Text of the catalogue's files, one a family: TOML tables by name, with the keys of config.json."""
+    folder = resources.files(__package__).joinpath("published")
+    files = sorted((each.name, each) for each in folder.iterdir() if each.name.endswith(".toml"))
+    return tuple(file.read_text(encoding="utf-8") for _, file in files)
 
 
 @cache
-def _names() -> dict[str, str]:
-    """Of the catalogue's models, by themselves and by where they are published: Qwen/Qwen3-8B is qwen3-8b."""
-    published = {entry["source"].lower(): name for name, entry in catalogue().items()}
-    return {**published, **{name: name for name in catalogue()}}
+def catalogue() -> dict[str, dict[str, Any]]:
+    """Every entry by name: Hugging Face config keys, `title`, `source`, and `also`, its other names."""
+    return {name: entry for text in _files() for name, entry in _entries(text).items()}
+
+
+def entry_of(name: str) -> tuple[str, dict[str, Any]] | None:
+    """(name, entry) of a model by its name or by where it is published (Qwen/Qwen3-8B), in any case."""
+    wanted = name.lower()
+    for text in _files():
+        if f'"{wanted}"' in text.lower():  # so that one family's file is parsed, not all
+            for own, entry in _entries(text).items():
+                if wanted in (own, entry["source"].lower(), *map(str.lower, entry.get("also", ()))):
+                    return own, entry
+    return None
+
+
+@cache
+def _entries(text: str) -> dict[str, dict[str, Any]]:
+    """`like` names an entry of the same file, whose keys hold where the entry has none of its own."""
+    tables = tomllib.loads(text)
+
+    def whole(name: str) -> dict[str, Any]:
+        own = tables[name]
+        base = whole(own["like"]) if "like" in own else {}
+        return {**{key: value for key, value in base.items() if key != "also"}, **_with_nulls(own)}
+
+    return {name: whole(name) for name in tables}
+
+
+def _with_nulls(table: dict[str, Any]) -> dict[str, Any]:
+    """TOML has no null: `null` lists the keys that are so in config.json."""
+    inner = {key: _with_nulls(value) if isinstance(value, dict) else value for key, value in table.items()}
+    return {**inner, **dict.fromkeys(inner.pop(NULL, ()))}
 
 
 def load_spec(name: str) -> ModelSpec:
     """A catalogue name (any case), a Hugging Face directory or config.json, or a GGUF file."""
     found = _find(name)
-    if isinstance(found, str):
-        return spec_from_config(catalogue()[found], catalogue()[found]["title"], f"the catalogue's {found}")
+    if isinstance(found, tuple):
+        own, entry = found
+        return spec_from_config(entry, entry["title"], f"the catalogue's {own}")
     if found.suffix == ".gguf":
         from twophase.model.gguf_header import read_gguf_spec
 
@@ -60,9 +94,9 @@ def load_spec(name: str) -> ModelSpec:
 def load_model(name: str) -> Model:
     """The same, with the formats in which the checkpoint stores its weights, and its vision part."""
     found = _find(name)
-    if isinstance(found, str):
-        entry = catalogue()[found]
-        return _from_config(entry, entry["title"], f"the catalogue's {found}")
+    if isinstance(found, tuple):
+        own, entry = found
+        return _from_config(entry, entry["title"], f"the catalogue's {own}")
     if found.suffix == ".gguf":
         from twophase.model.gguf_file import read_gguf
         from twophase.model.gguf_header import read_gguf_spec
@@ -86,17 +120,18 @@ def _from_config(config: Mapping[str, Any], name: str, where: str) -> Model:
     return Model(spec, storage, vision_of(config, where))
 
 
-def _find(name: str) -> str | Path:
-    """A catalogue's name, or a path that is there."""
+def _find(name: str) -> tuple[str, dict[str, Any]] | Path:
+    """(name, entry) of the catalogue, or a path that is there."""
     path = Path(os.path.expanduser(name))  # unlike Path.expanduser, leaves an unknown user's ~ as it is
-    known = _names().get(name.lower())
+    known = entry_of(name)
     if known is not None:
         return known
     if path.suffix == ".gguf" or (name and os.path.exists(path)):  # Path.exists fails on a name too long
         return path
     if path.suffix == ".json" or "/" in name:
+        hint = nearest(path.name, catalogue()) if path.suffix != ".json" else ""
         raise InputError(
-            f"{name} does not exist: give a model directory, a config.json, a .gguf file or a name"
+            f"{name} does not exist: give a model directory, a config.json, a .gguf file or a name{hint}"
         )
-    hint = nearest(name, catalogue()) or f"; known are {', '.join(catalogue())}"
+    hint = nearest(name, catalogue()) or f"; {len(catalogue())} are known, {', '.join(SOME)} among them"
     raise InputError(f"no model is called {name!r}{hint}")
