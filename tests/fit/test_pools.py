@@ -163,6 +163,13 @@ def test_plans_that_engines_refuse() -> None:
             pooled(model, 10, plan=Plan(tp=tp))
 
 
+def test_engines_pad_the_vocabulary_before_they_deal_it_out() -> None:
+    """vLLM's vocab_parallel_embedding.py: GPT-2's 50,257 rows become 50,304, which two devices share."""
+    model = load_model("llama-3.1-8b")
+    odd = replace(model, spec=replace(model.spec, vocab_size=50_257))
+    assert pooled(odd, 10, plan=Plan(tp=2)).fits
+
+
 entries = st.integers(1, 64).map(lambda heads: heads * 256.0)
 growing = st.builds(LayerCache, entries, st.sampled_from([None, 128, 1000, 4096]))
 states = st.builds(lambda size: LayerCache(state_bytes=float(size), kind="state"), st.integers(1, 2**22))

@@ -15,6 +15,7 @@ from twophase.model.spec import Layer, ModelSpec, MoE, Weight
 from twophase.model.stored import Stored, outer_stored, stored_bytes_of, stored_layers
 
 MOST_DEVICES = 100_000
+VOCABULARY_PADDING = 64  # vLLM and SGLang pad the embedding's rows to a multiple of this, then deal them out
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,8 @@ def _indivisible(spec: ModelSpec, tp: int) -> str | None:
                 return f"{mixer.heads} heads"
             if isinstance(mixer, Attention) and mixer.kv_heads % tp and tp % mixer.kv_heads:
                 return f"{mixer.kv_heads} key-value heads"
-    return f"vocabulary of {spec.vocab_size:,}" if spec.vocab_size % tp else None
+    padded = -(-spec.vocab_size // VOCABULARY_PADDING) * VOCABULARY_PADDING
+    return f"vocabulary of {padded:,}" if padded % tp else None
 
 
 def stages(spec: ModelSpec, pp: int) -> tuple[range, ...]:
