@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from twophase.cost.attention import mixing
 from twophase.cost.deployment import Deployment, Experts, Stage, device_stages, kv_arithmetic
 from twophase.cost.spans import Spans
-from twophase.model.mixers import Attention, CompressedAttention, LatentAttention
+from twophase.model.mixers import Attending
 
 Floats = NDArray[np.float64]
 # Routed experts: those of one row, or of uniform routing. Last layers that borrow keys and values: the rows
@@ -119,7 +119,7 @@ def experts_read(own: Experts, rows: Floats, touched: Touched) -> Floats:
 def _mixing(own: Deployment, stage: Stage, spans: Spans) -> list[Operator]:
     sums: dict[str, list[Any]] = {}
     for mixer, layers in stage.mixers:
-        attends = isinstance(mixer, Attention | LatentAttention | CompressedAttention)
+        attends = isinstance(mixer, Attending)
         each = mixing(mixer, spans.new, spans.context, own.kv_bytes, own.plan.tp)
         parts = (each.flops, each.read_bytes, each.written_bytes)
         total = [layers * (part * spans.count).sum(-1, dtype=np.float64) for part in parts]

@@ -7,7 +7,7 @@ from twophase.fit.reserves import Reserves
 from twophase.fit.serving import Serving, Settings
 from twophase.model.cache import CONVOLUTION_BYTES, STATE_BYTES, LayerCache, caches, state_elements
 from twophase.model.formats import KV_FORMATS
-from twophase.model.mixers import Attention, CompressedAttention, LatentAttention
+from twophase.model.mixers import Attending
 from twophase.model.spec import ModelSpec
 
 # vLLM keeps a recurrence's state in float32 only where a model's config or code asks for it. Its logs say 544
@@ -54,7 +54,7 @@ def _narrow(cache: LayerCache, stage: ModelSpec, tp: int) -> LayerCache:
     """The same state with 16 bits an element."""
     mixers = {mixer for layer in set(stage.layers) for mixer in layer.mixers}
     for mixer in mixers:
-        if isinstance(mixer, Attention | LatentAttention | CompressedAttention):
+        if isinstance(mixer, Attending):
             continue
         state, convolved, kernel = state_elements(mixer)
         taps = convolved * (kernel - 1) * CONVOLUTION_BYTES

@@ -19,7 +19,6 @@ from twophase.model.stored import weights_bytes
 FEWER_BITS = ("fp8", "int4")  # formats to try, where they take a tenth off all weights at least
 HIGHEST_UTILIZATION = 0.98
 MOST_STAGES = 16
-SHORTEST = 2048  # tokens; who needs more devices does not want less than these
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,25 +140,6 @@ def _wider(model: Model, accelerator: Accelerator, serving: Serving) -> Iterator
     for tp in _sizes(accelerator, serving):
         changed = replace(serving, plan=replace(serving.plan, tp=tp))
         made = [*_tried(model, accelerator, changed, f"--tp {tp}")]
-        if made:
-            yield made[0]
-            return
-
-
-def _wider_and_shorter(model: Model, accelerator: Accelerator, serving: Serving) -> Iterator[Change]:
-    for tp in _sizes(accelerator, serving):
-        changed = replace(serving, plan=replace(serving.plan, tp=tp))
-        if _hopeless(model, accelerator, changed):
-            continue
-        try:
-            found = fit(model, accelerator, changed)
-        except InputError:
-            continue
-        made = [
-            Change(f"--tp {tp} {each.flags}", each.fit)
-            for each in _length(model, accelerator, changed, found)
-            if each.fit.settings.max_model_len >= SHORTEST
-        ]
         if made:
             yield made[0]
             return

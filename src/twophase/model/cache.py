@@ -21,6 +21,7 @@ from twophase.model.mixers import (
     Mamba,
     Mamba2,
     Mixer,
+    Recurrent,
     ShortConvolution,
 )
 from twophase.model.spec import ModelSpec
@@ -84,16 +85,12 @@ def _index(indexer: Indexer | None, stride: int = 1) -> tuple[LayerCache, ...]:
     return (LayerCache(entry, stride=stride, kind="index"),)
 
 
-def _state_bytes(
-    mixer: GatedDelta | KimiDelta | Mamba2 | Mamba | LightningAttention | ShortConvolution, tp: int
-) -> float:
+def _state_bytes(mixer: Recurrent, tp: int) -> float:
     state, convolved, kernel = state_elements(mixer)
     return (state * STATE_BYTES + convolved * (kernel - 1) * CONVOLUTION_BYTES) / tp
 
 
-def state_elements(
-    mixer: GatedDelta | KimiDelta | Mamba2 | Mamba | LightningAttention | ShortConvolution,
-) -> tuple[int, int, int]:
+def state_elements(mixer: Recurrent) -> tuple[int, int, int]:
     """(elements of the recurrent state, width that is convolved, the convolution's taps)."""
     match mixer:
         case GatedDelta(key_heads, value_heads, key_dim, value_dim, kernel):

@@ -1,10 +1,10 @@
 """What follows from a description by counting: parameters, and the weights that a pass multiplies by."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from twophase.model.spec import Layer, ModelSpec, Part, Weight
+from twophase.model.spec import ModelSpec, Part, Weight
 from twophase.model.weights import layer_weights, outer_weights
 
 
@@ -57,12 +57,3 @@ def parameters(spec: ModelSpec) -> Parameters:
 def matmul_parameters(spec: ModelSpec) -> int:
     """Weights that a token is multiplied by: blocks with its own experts, and the output projection."""
     return sum(weight.active * count for weight, count in all_weights(spec) if weight.is_matrix)
-
-
-def layer_matmul_parameters(layer: Layer, spec: ModelSpec) -> int:
-    """Of one layer, with the experts of one token."""
-    return matrices_active(layer_weights(layer, spec.d_model, spec.norm))
-
-
-def matrices_active(weights: Iterable[Weight]) -> int:
-    return sum(weight.active for weight in weights if weight.is_matrix)

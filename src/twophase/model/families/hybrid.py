@@ -17,7 +17,7 @@ from twophase.model.families.common import (
 )
 from twophase.model.families.deepseek import dense_first, latent_attention, mixture
 from twophase.model.families.mamba import LINEAR
-from twophase.model.families.moe import _qwen_blocks
+from twophase.model.families.moe import qwen_blocks
 from twophase.model.keys import Keys
 from twophase.model.mixers import GatedDelta, KimiDelta, LatentAttention, ShortConvolution
 from twophase.model.spec import FeedForward, Layer, ModelSpec, MoE, Weight
@@ -35,7 +35,7 @@ KIMI = {
 def qwen3_next(keys: Keys, name: str) -> ModelSpec:
     """decoder_sparse_step: every n-th layer has experts, except mlp_only_layers."""
     keys = replace(keys, names={"n_routed_experts": "num_experts"})
-    return _qwen(keys, name, _qwen_blocks(keys, _qwen_experts(keys)), fused=True)
+    return _qwen(keys, name, qwen_blocks(keys, _qwen_experts(keys)), fused=True)
 
 
 def qwen3_5(keys: Keys, name: str) -> ModelSpec:

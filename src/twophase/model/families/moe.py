@@ -104,7 +104,7 @@ def qwen2_moe(keys: Keys, name: str) -> ModelSpec:
         for kind in kinds
     }
     shared = mlp_of(keys, keys.count("shared_expert_intermediate_size"))
-    blocks = _qwen_blocks(keys, replace(mixture(keys), shared=shared, shared_gate=True))
+    blocks = qwen_blocks(keys, replace(mixture(keys), shared=shared, shared_gate=True))
     return decoder(keys, name, "qwen2_moe", zipped([attention[kind] for kind in kinds], blocks))
 
 
@@ -124,11 +124,11 @@ def qwen3_moe(keys: Keys, name: str) -> ModelSpec:
         out_bias=bias,
         qk_norm=True,
     )
-    layers = zipped([attention] * layer_count(keys), _qwen_blocks(keys, mixture(keys)))
+    layers = zipped([attention] * layer_count(keys), qwen_blocks(keys, mixture(keys)))
     return decoder(keys, name, str(keys.get("model_type")), layers)
 
 
-def _qwen_blocks(keys: Keys, sparse: MoE) -> list[FeedForward]:
+def qwen_blocks(keys: Keys, sparse: MoE) -> list[FeedForward]:
     """Every decoder_sparse_step-th layer has experts, unless mlp_only_layers names it."""
     step, only = keys.count("decoder_sparse_step", 1), keys.get("mlp_only_layers", [])
     if not isinstance(only, list):
