@@ -19,7 +19,6 @@ from twophase.hardware.accelerator import Accelerator
 from twophase.model.cache import kv_bytes
 
 Bound = Literal["compute", "memory", "communication"]
-Floats = NDArray[np.float64]
 LONGEST = 1 << 24  # tokens; a prompt that is still memory-bound here never turns
 FINER = 64  # prompts that are tried at once where the turning point is looked for
 

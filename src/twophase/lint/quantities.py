@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from twophase.cost.operators import Touched
-from twophase.cost.roofline import Floor
+from twophase.cost.roofline import Bound, Floor
 from twophase.cost.spans import Spans, decodes, prefills
 from twophase.lint.deployed import floor
 from twophase.lint.resident import Resident, output_rate, resident, time_per_token
@@ -52,7 +52,7 @@ class Quantity:
         return self.memory_s / self.measured_s
 
     @property
-    def bound(self) -> Literal["compute", "memory"]:
+    def bound(self) -> Bound:
         return "compute" if self.compute_s >= self.memory_s else "memory"
 
 

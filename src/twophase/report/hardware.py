@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from twophase.hardware.accelerator import Accelerator
 from twophase.hardware.entry import entry_of
+from twophase.report.aligned import aligned
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-HEADS = (*("vendor", "name", "bf16", "fp8", "fp4", "GiB", "GB", "TB/s", "ridge", "link GB/s", "$/h"),)
+HEADS = ("vendor", "name", "bf16", "fp8", "fp4", "GiB", "GB", "TB/s", "ridge", "link GB/s", "$/h")
 LEGEND = (
     "bf16, fp8, fp4: dense TFLOP/s (fp16 or fp32 where a device has no bf16: f16, f32); GiB: memory from the "
     "driver; GB: as marketed; ridge: FLOP/byte in 16 bits; link: one way, to the others of its node; "
@@ -38,18 +39,7 @@ def document(own: Accelerator) -> dict[str, Any]:
 
 
 def plain_table(accelerators: Sequence[Accelerator]) -> str:
-    rows = [HEADS, *map(cells, accelerators)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return (
-        "\n".join(
-            " ".join(
-                f"{cell:<{width}}" if head in LEFT else f"{cell:>{width}}"
-                for head, cell, width in zip(HEADS, row, widths, strict=True)
-            ).rstrip()
-            for row in rows
-        )
-        + f"\n\n{LEGEND}"
-    )
+    return "\n".join([*aligned(HEADS, [*map(cells, accelerators)], LEFT), "", LEGEND])
 
 
 def rich_table(accelerators: Iterable[Accelerator], console: "Console") -> None:

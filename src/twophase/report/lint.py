@@ -11,11 +11,12 @@ from twophase.advise.units import count, duration, significant
 from twophase.lint.lint import Checked, Flag
 from twophase.lint.quantities import Name, Quantity
 from twophase.lint.resident import time_per_token
+from twophase.report.aligned import aligned
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-HEADS = (*("row", "model", "gpu", "of", "measured", "floor", "headroom", "MFU", "MBU", "bound", "flag"),)
+HEADS = ("row", "model", "gpu", "of", "measured", "floor", "headroom", "MFU", "MBU", "bound", "flag")
 LEFT = ("row", "model", "gpu", "of", "bound", "flag")
 UNITS: dict[Name, str] = {
     "output": "output tok/s",
@@ -177,15 +178,7 @@ def summary_lines(rows: Sequence[Checked]) -> list[str]:
 
 
 def plain(rows: Sequence[Checked], shown: Sequence[Checked]) -> str:
-    table = [HEADS, *map(cells, shown)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = [
-        "  ".join(
-            f"{cell:<{width}}" if head in LEFT else f"{cell:>{width}}"
-            for head, cell, width in zip(HEADS, row, widths, strict=True)
-        ).rstrip()
-        for row in table
-    ]
+    lines = aligned(HEADS, [*map(cells, shown)], LEFT, between="  ")
     for own in shown:
         if own.flags:
             lines += ["", own.point.row, *(f"  {kind}: {sentence}" for kind, sentence in said(own))]

@@ -83,10 +83,10 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Columns:
     """What the columns of a table are."""
 
-    columns: Mapping[str, list[Column]]  # of each field, best first
+    by_field: Mapping[str, list[Column]]  # best first
     tok_s: tuple[str, str] | None  # the column of tokens a second, and that of what they are
     unknown: tuple[str, ...]
 
@@ -153,7 +153,7 @@ def named(key: str) -> Column:
     return found
 
 
-def plan(names: Sequence[str], overrides: Mapping[str, str]) -> Plan:
+def columns_of(names: Sequence[str], overrides: Mapping[str, str]) -> Columns:
     """Which columns fill which fields. `overrides` are known names with the file's COLUMN for each."""
     by_field: dict[str, list[Column]] = {}
     for key, spelled in overrides.items():
@@ -166,7 +166,7 @@ def plan(names: Sequence[str], overrides: Mapping[str, str]) -> Plan:
         by_field.setdefault(each.field, []).append(each)
     tok_s, meaning = (by_field.pop(field, []) for field in ("tok_s", "tok_s_meaning"))
     used = {each.name for each in (*tok_s, *meaning, *(each for some in by_field.values() for each in some))}
-    return Plan(
+    return Columns(
         by_field,
         (tok_s[0].name, meaning[0].name if meaning else "") if tok_s else None,
         tuple(name for name in names if name not in used),

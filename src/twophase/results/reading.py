@@ -6,7 +6,7 @@ from pathlib import Path
 
 from twophase.errors import InputError, nearest
 from twophase.results import cells as cell
-from twophase.results.columns import MEANINGS, Column, Plan, named, plan, rate_field
+from twophase.results.columns import MEANINGS, Column, Columns, columns_of, named, rate_field
 from twophase.results.point import RATES, TIMES, Point
 from twophase.results.tables import Row, table_rows
 from twophase.results.tools import flat_rows
@@ -35,23 +35,25 @@ def read_points(
     """
     overrides = dict(columns or {})
     rows = flat_rows(table_rows(path))
-    plans: dict[tuple[str, ...], Plan] = {}
+    tables: dict[tuple[str, ...], Columns] = {}
     for row in rows:
         names = tuple(row.cells)
-        if names not in plans:
-            plans[names] = plan(names, overrides)
-    _check_columns(path, plans, overrides)
+        if names not in tables:
+            tables[names] = columns_of(names, overrides)
+    _check_columns(path, tables, overrides)
     extra = _given(given or {})
-    return [_point(path, row, plans[tuple(row.cells)], extra) for row in rows]
+    return [_point(path, row, tables[tuple(row.cells)], extra) for row in rows]
 
 
-def _check_columns(path: Path, plans: Mapping[tuple[str, ...], Plan], overrides: Mapping[str, str]) -> None:
-    names = list(dict.fromkeys(name for each in plans for name in each))
+def _check_columns(
+    path: Path, tables: Mapping[tuple[str, ...], Columns], overrides: Mapping[str, str]
+) -> None:
+    names = list(dict.fromkeys(name for each in tables for name in each))
     for key, spelled in overrides.items():
         if spelled not in names:
             hint = nearest(spelled, names) or f"; its columns are {', '.join(names[:20])}"
             raise InputError(f"{path} has no column {spelled!r} for {key}{hint}")
-    if not any(MEASURES & each.columns.keys() or each.tok_s for each in plans.values()):
+    if not any(MEASURES & each.by_field.keys() or each.tok_s for each in tables.values()):
         raise InputError(
             f"{path} has no column with a known time or rate (ttft_ms, tpot_ms, e2e_ms, output_tokens_per_s, "
             f"...) among {', '.join(names[:20])}; say which is which, as in ttft_ms=COLUMN"
@@ -69,11 +71,11 @@ def _given(given: Mapping[str, str]) -> dict[str, object]:
     return fields
 
 
-def _point(path: Path, row: Row, columns: Plan, given: Mapping[str, object]) -> Point:
+def _point(path: Path, row: Row, columns: Columns, given: Mapping[str, object]) -> Point:
     fields: dict[str, object] = {}
     statistics = set()
     unused = list(columns.unknown)
-    for field, candidates in columns.columns.items():
+    for field, candidates in columns.by_field.items():
         fill = _filler(field)
         for each in candidates:
             value = row.cells.get(each.name)
