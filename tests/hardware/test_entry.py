@@ -94,7 +94,7 @@ def test_an_own_entry_goes_before_the_catalogues(tmp_path: Path) -> None:
         json.dumps({"h100-sxm": {"flops": {"bf16": 1e15}, "memory_bytes": 8e10, "bandwidth": 3e12}})
     )
     assert load_accelerator("h100-sxm", path).bandwidth == 3e12
-    assert load_accelerator("a100-80gb", path) is load_accelerator("a100-80gb")
+    assert load_accelerator("a100-80gb", path) == load_accelerator("a100-80gb")
     with pytest.raises(InputError, match="did you mean h100-sxm"):
         load_accelerator("h100-sxn", path)
 

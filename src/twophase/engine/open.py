@@ -17,7 +17,7 @@ from twophase.engine.weights import open_weights, random_weights
 from twophase.errors import InputError
 from twophase.kernels.rows import BLOCK_SIZE
 from twophase.kernels.tile import HAS_BF16_DOT
-from twophase.model.catalogue import catalogue, load_spec
+from twophase.model.catalogue import entry_of, load_spec
 from twophase.model.spec import ModelSpec
 
 FALLBACK = "qwen3-0.6b"  # the shape that runs with random weights where the default isn't installed
@@ -70,7 +70,7 @@ def find_model(name: str | None, load: Load | None, compute: Compute) -> FoundMo
             notes.append(f"The default model is not installed: {HOW_TO_GET_IT}.")
             load = "random"
         name = str(default) if default else FALLBACK
-    path = None if name.lower() in catalogue() else Path(os.path.expanduser(name))
+    path = None if entry_of(name) else Path(os.path.expanduser(name))
     if path is not None and path.name == "config.json":
         path = path.parent
     spec = load_spec(name)
