@@ -2,12 +2,20 @@
 
 import re
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from twophase.cli.deployment import loaded
+from twophase.cli.deployment import (
+    DpOption,
+    EpOption,
+    GpuOption,
+    HardwareOption,
+    PpOption,
+    TpOption,
+    WeightsOption,
+    loaded,
+)
 from twophase.cli.options import JsonOption
 from twophase.cli.sizes import sizes_of
 from twophase.errors import InputError
@@ -29,18 +37,13 @@ def fit(
         str, typer.Argument(help="A catalogue name, a config.json or its directory, a GGUF file.")
     ],
     *,
-    gpu: Annotated[str, typer.Option(metavar="NAME", help="The accelerator.")] = "h100-sxm",
-    hardware: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file with accelerators of your own.")
-    ] = None,
-    tp: Annotated[int, typer.Option(metavar="N", help="Devices that share each layer.")] = 1,
-    pp: Annotated[int, typer.Option(metavar="N", help="Pipeline stages.")] = 1,
-    ep: Annotated[int, typer.Option(metavar="N", help="Devices that routed experts are dealt over.")] = 1,
-    dp: Annotated[int, typer.Option(metavar="N", help="Replicas that share the sequences.")] = 1,
-    weights: Annotated[
-        str | None,
-        typer.Option(metavar="FORMAT", help="How weights are stored.", show_default="the checkpoint's"),
-    ] = None,
+    gpu: GpuOption = "h100-sxm",
+    hardware: HardwareOption = None,
+    tp: TpOption = 1,
+    pp: PpOption = 1,
+    ep: EpOption = 1,
+    dp: DpOption = 1,
+    weights: WeightsOption = None,
     kv: Annotated[str, typer.Option(metavar="FORMAT", help="How the KV cache is stored.")] = "bf16",
     engine: Annotated[Engine, typer.Option(help="Whose memory management.")] = "vllm",
     engine_version: Annotated[

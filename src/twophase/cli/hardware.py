@@ -1,11 +1,11 @@
 """twophase hardware: the accelerators known by name, or all about one of them."""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from twophase.cli.deployment import HardwareOption
 from twophase.cli.options import JsonOption
 from twophase.errors import InputError
 
@@ -13,9 +13,7 @@ from twophase.errors import InputError
 def hardware(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show all about this one.")] = None,
     *,
-    hardware: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A user's own accelerators, TOML or JSON.")
-    ] = None,
+    hardware: HardwareOption = None,
     json: JsonOption = False,
     plain: Annotated[bool, typer.Option("--plain", help="Plain text on a terminal, too.")] = False,
 ) -> None:

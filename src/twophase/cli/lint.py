@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from twophase.cli.deployment import HardwareOption
 from twophase.cli.options import JsonOption
 from twophase.errors import InputError
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from twophase.lint.lint import Checked
 
+StatedOption = Annotated[int | None, typer.Option(metavar="N", help="Of rows that don't state it.")]
 IMPOSSIBLE = 1  # the exit status, as other linters have it
 
 
@@ -32,13 +34,11 @@ def lint(
     gpu: Annotated[
         str | None, typer.Option(metavar="NAME", help="The accelerator of rows that name none.")
     ] = None,
-    hardware: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file with accelerators of your own.")
-    ] = None,
-    tp: Annotated[int | None, typer.Option(metavar="N", help="Of rows that don't state it.")] = None,
-    pp: Annotated[int | None, typer.Option(metavar="N", help="Of rows that don't state it.")] = None,
-    ep: Annotated[int | None, typer.Option(metavar="N", help="Of rows that don't state it.")] = None,
-    dp: Annotated[int | None, typer.Option(metavar="N", help="Of rows that don't state it.")] = None,
+    hardware: HardwareOption = None,
+    tp: StatedOption = None,
+    pp: StatedOption = None,
+    ep: StatedOption = None,
+    dp: StatedOption = None,
     weights: Annotated[
         str | None, typer.Option(metavar="FORMAT", help="How weights are stored, where rows don't say.")
     ] = None,
