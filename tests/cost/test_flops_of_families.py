@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 from counted_singly import flops as flops_singly
-from flop_models import WRAPPED, small_model
+from family_models import WRAPPED, small_model
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import CONFIG_MAPPING, PreTrainedModel
 
