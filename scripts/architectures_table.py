@@ -8,7 +8,6 @@ columns file, total_params_text (transformers' count), published_total_B and pub
 
 import csv
 import inspect
-import re
 import sys
 from pathlib import Path
 
@@ -17,10 +16,10 @@ from twophase.model.cache import kv_bytes_per_token, kv_bytes_per_token_unbounde
 from twophase.model.catalogue import Model, load_model
 from twophase.model.counts import parameters
 from twophase.model.families import MODULE_OF, READERS
+from twophase.model.served import unsaid_format
 from twophase.model.stored import weights_bytes
 
 TARGET = Path("docs/architectures.md")
-SMALLER = re.compile(r"FP8|NVFP4")
 COLUMNS = (
     *("config", "family", "total", "active", "of transformers", "published", "stored", "GB"),
     *("KV/token", "state", "vision"),
@@ -77,7 +76,7 @@ def _row(name: str, model: Model, published: dict[str, str]) -> str:
     each, growing = kv_bytes_per_token(spec), kv_bytes_per_token_unbounded(spec)
     theirs = published.get("total_params_text")
     claims = [published.get(f"published_{what}_B") for what in ("total", "active")]
-    said = not (SMALLER.search(name) and model.storage.name == "bf16")
+    said = unsaid_format(model) is None
     vision = "" if model.vision is None else "not counted"
     if model.vision and model.vision.parameters is not None:
         vision = f"{model.vision.parameters:,}"
