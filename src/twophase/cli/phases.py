@@ -131,13 +131,14 @@ def phases(
 
 def show(report: "PhasesReport", *, json: bool, csv: bool, markdown: bool, plain: bool) -> None:
     from twophase.report import phases as render
+    from twophase.report import phases_data as data
 
     if json:
-        print(render.to_json(report))
+        print(data.to_json(report))
     elif csv:
-        print(render.to_csv(report))
+        print(data.to_csv(report))
     elif markdown:
-        print(render.to_markdown(report))
+        print(data.to_markdown(report))
     elif plain or not sys.stdout.isatty():
         print(render.plain(report))
     else:

@@ -57,3 +57,8 @@ def parameters(spec: ModelSpec) -> Parameters:
 def matmul_parameters(spec: ModelSpec) -> int:
     """Weights that a token is multiplied by: blocks with its own experts, and the output projection."""
     return sum(weight.active * count for weight, count in all_weights(spec) if weight.is_matrix)
+
+
+def all_matmul_parameters(spec: ModelSpec) -> int:
+    """The same with every expert."""
+    return sum(weight.parameters * count for weight, count in all_weights(spec) if weight.is_matrix)

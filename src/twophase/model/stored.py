@@ -62,3 +62,9 @@ def weights_bytes(spec: ModelSpec, storage: Storage) -> float:
         if not (spec.tied_embeddings and each.weight.name == "lm_head")
     )
     return outer + sum(stored_bytes_of(each) for layer in stored_layers(spec, storage) for each in layer)
+
+
+def matmul_bytes(spec: ModelSpec, storage: Storage) -> float:
+    """Of all that is multiplied by, with every expert; a tied head is the embedding's table."""
+    every = [outer_stored(spec, storage), *stored_layers(spec, storage)]
+    return sum(stored_bytes_of(each) for part in every for each in part if each.weight.is_matrix)

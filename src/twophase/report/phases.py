@@ -1,10 +1,9 @@
-"""The table of both phases: the textbook's layout, rich tables on a terminal, JSON, CSV and Markdown."""
+"""The table of both phases: the textbook's layout as plain text, and rich tables on a terminal."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twophase.cost.deployment import Deployment
 from twophase.cost.parallel import resident_bytes
@@ -12,18 +11,14 @@ from twophase.cost.phases import PhaseRow, Phases
 from twophase.cost.textbook import Logits
 from twophase.hardware.accelerator import Accelerator
 from twophase.model.cache import kv_bytes_per_token
-from twophase.model.counts import all_weights, matmul_parameters
-from twophase.model.stored import weights_bytes
+from twophase.model.counts import all_matmul_parameters, matmul_parameters
+from twophase.model.stored import matmul_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 HEADS = ("GFLOP", "GB", "FLOP/B", "t_comp ms", "t_mem ms", "bound", "tok/s")
 WIDTHS = (7, 9, 6, 7, 10, 9, 9, 8, 9)  # and a space between, which a wide figure never fills
-COLUMNS = (
-    *("phase", "prompt_tokens", "batch", "context", "flops", "bytes", "intensity"),
-    *("compute_s", "memory_s", "floor_s", "communication_s", "bound", "tokens_per_s"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,94 +85,12 @@ def rich(report: PhasesReport, console: "Console") -> None:
     console.print(*map(Text, closing(report)), sep="\n")
 
 
-def to_json(report: PhasesReport) -> str:
-    """SI base units; floors are exact, the rest is the textbook's."""
-    own, request, deployment = report.phases, report.phases.request, report.deployment
-    spec = deployment.spec
-    return json.dumps(
-        {
-            "model": spec.name,
-            "accelerator": report.accelerator.name,
-            **dict(deployment.plan.sizes),
-            "weights": deployment.storage.name,
-            "kv": report.kv_format,
-            "arithmetic": report.arithmetic,
-            "logits": report.logits,
-            "matmul_parameters": matmul_parameters(spec),
-            "kv_bytes_per_token": kv_bytes_per_token(spec, deployment.kv_bytes),
-            "flops_per_s": report.peak_flops,
-            "bytes_per_s": report.accelerator.bandwidth,
-            "ridge_flop_per_byte": report.ridge,
-            "fits": own.residence.fits,
-            "needs": own.residence.needs,
-            "weights_bytes": own.residence.weights_bytes,
-            "excess_bytes": max(0.0, own.residence.excess_bytes),
-            "prefill": [{"prompt_tokens": row.tokens, **figures(row)} for row in own.prefill],
-            "decode": [{"batch": row.batch, "context": row.tokens, **figures(row)} for row in own.decode],
-            "crossover_prompt": own.crossover_prompt,
-            "crossover_prompt_floor": own.crossover_prompt_floor,
-            "request": {
-                "prompt_tokens": request.prompt_tokens,
-                "output_tokens": request.output_tokens,
-                "batch": request.batch,
-                "prefill_s": request.prefill_s,
-                "prefill_floor_s": request.prefill_floor_s,
-                "decode_s": request.decode_s,
-                "decode_share": request.decode_share,
-            },
-        },
-        indent=2,
-        allow_nan=False,
-        ensure_ascii=False,
-    )
-
-
-def to_csv(report: PhasesReport) -> str:
-    return "\n".join(",".join(cells) for cells in [COLUMNS, *records(report)])
-
-
-def to_markdown(report: PhasesReport) -> str:
-    rule = ["---" if name in ("phase", "bound") else "---:" for name in COLUMNS]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in [COLUMNS, rule, *records(report)])
-
-
-def records(report: PhasesReport) -> list[list[str]]:
-    """One row a pass, in COLUMNS; what a phase does not have is empty."""
-    rows: list[dict[str, Any]] = [
-        {"phase": "prefill", "prompt_tokens": row.tokens, "batch": row.batch, **figures(row)}
-        for row in report.phases.prefill
-    ]
-    rows += [
-        {"phase": "decode", "batch": row.batch, "context": row.tokens, **figures(row)}
-        for row in report.phases.decode
-    ]
-    return [[_cell(row.get(name, "")) for name in COLUMNS] for row in rows]
-
-
-def _cell(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def figures(row: PhaseRow) -> dict[str, Any]:
-    return {
-        "flops": row.flops,
-        "bytes": row.bytes,
-        "intensity": row.intensity,
-        "compute_s": row.compute_s,
-        "memory_s": row.memory_s,
-        "floor_s": row.floor_s,
-        "communication_s": row.communication_s,
-        "bound": row.bound,
-        "tokens_per_s": row.tokens_per_s,
-    }
-
-
 def about(report: PhasesReport) -> list[str]:
     own, spec, gpu = report.deployment, report.deployment.spec, report.accelerator
     kib = f"{kv_bytes_per_token(spec, own.kv_bytes) / 1024:.1f}".removesuffix(".0")
-    active, every = matmul_parameters(spec), all_matmul_parameters(report)
+    active, every = matmul_parameters(spec), all_matmul_parameters(spec)
     weights = f"{every / 1e9:.2f}B" if active == every else f"{active / 1e9:.2f}B of {every / 1e9:.2f}B"
-    gigabytes = matmul_bytes(report) / 1e9
+    gigabytes = matmul_bytes(spec, own.storage) / 1e9
     lines = [
         f"{spec.name}: {weights} matmul weights, {gigabytes:.1f} GB in {own.storage.name.upper()}, "
         f"KV {kib} KiB/token",
@@ -202,21 +115,6 @@ def about(report: PhasesReport) -> list[str]:
             f"{largest / 1e9:.1f} GB of weights; t_link is communication, which no floor counts"
         )
     return lines
-
-
-def all_matmul_parameters(report: PhasesReport) -> int:
-    """With every expert."""
-    weights = all_weights(report.deployment.spec)
-    return sum(weight.parameters * count for weight, count in weights if weight.is_matrix)
-
-
-def matmul_bytes(report: PhasesReport) -> float:
-    """Of all that is multiplied by, on all devices together."""
-    spec, storage = report.deployment.spec, report.deployment.storage
-    if not spec.tied_embeddings:
-        own = storage.format_of("model.embed_tokens").bits_per_weight / 8
-        return weights_bytes(spec, storage) - own * spec.vocab_size * spec.d_model
-    return weights_bytes(spec, storage)
 
 
 def heads(report: PhasesReport, first: str) -> tuple[str, ...]:
