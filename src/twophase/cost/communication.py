@@ -3,13 +3,14 @@
 Payloads are activations in 16 bits: rows · d_model after attention and after the MLP (all-reduce), at stage
 boundaries (send), and to the experts and back (all-to-all, on the way there in 8 bits where the experts
 multiply 8 bits or fewer). An all-reduce of n bytes over N devices is a ring, 2·(N - 1)/N·n a link in
-2·(N - 1) hops, or one shot, (N - 1)·n in one hop (Thakur et al. 2005), whichever is faster. Switches that
-reduce on the way (NVLink SHARP) move about n: `least_s` counts that. No floor counts this; it stands beside.
+2·(N - 1) hops, or one shot, (N - 1)·n in one hop (Thakur et al. 2005), whichever is faster; switches that
+reduce on the way (NVLink SHARP) would move about n. No floor counts this; it stands beside.
 """
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,6 @@ class Exchange:
     times: int  # how often in a pass
     bytes: Floats  # that a device sends in all
     seconds: Floats  # with latency
-    least_s: Floats  # what bandwidth alone asks
 
 
 def exchanges(own: Deployment, spans: Spans, accelerator: Accelerator) -> list[Exchange]:
@@ -70,8 +70,7 @@ def _all_reduces(payload: Floats, plan: Plan, times: int, link: Link) -> Exchang
     ring = 2 * others / plan.tp * n / link.bandwidth + 2 * others * link.latency_s
     one_shot = others * n / link.bandwidth + link.latency_s
     sent = np.where(ring <= one_shot, 2 * others / plan.tp, others) * n
-    least = np.minimum(n, 2 * others / plan.tp * n) / link.bandwidth
-    return Exchange("all-reduce", times, times * sent, times * np.minimum(ring, one_shot), times * least)
+    return Exchange("all-reduce", times, times * sent, times * np.minimum(ring, one_shot))
 
 
 def _all_to_alls(own: Deployment, rows: Floats, link: Link) -> list[Exchange]:
@@ -83,17 +82,22 @@ def _all_to_alls(own: Deployment, rows: Floats, link: Link) -> list[Exchange]:
     moes = Counter(layer.feed_forward for layer in own.spec.layers if isinstance(layer.feed_forward, MoE))
     found = []
     for moe, layers in moes.items():
-        copies = min(moe.top_k, plan.ep) * (1 - 1 / plan.ep)  # of a row, on other devices
-        sent = layers * mine * copies * both_ways
-        least = sent / link.bandwidth
-        found.append(Exchange("all-to-all", 2 * layers, sent, least + 2 * layers * link.latency_s, least))
+        sent = layers * mine * other_devices(moe, plan.ep) * both_ways
+        seconds = sent / link.bandwidth + 2 * layers * link.latency_s
+        found.append(Exchange("all-to-all", 2 * layers, sent, seconds))
     return found
+
+
+def other_devices(moe: MoE, ep: int) -> float:
+    """Devices beside its own that a row's experts are on, of uniform routing: top_k drawn without return."""
+    elsewhere = moe.experts - moe.experts // ep
+    return (ep - 1) * (1 - comb(elsewhere, moe.top_k) / comb(moe.experts, moe.top_k))
 
 
 def _sends(payload: Floats, plan: Plan, link: Link) -> Exchange:
     hops = plan.pp - 1
-    least = hops * payload / plan.tp / link.bandwidth
-    return Exchange("send", hops, hops * payload / plan.tp, least + hops * link.latency_s, least)
+    sent = hops * payload / plan.tp
+    return Exchange("send", hops, sent, sent / link.bandwidth + hops * link.latency_s)
 
 
 def bubble(plan: Plan, microbatches: int) -> float:
