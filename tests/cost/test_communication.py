@@ -1,5 +1,6 @@
 """What devices send one another, by hand: rings, one-shots, sends and all-to-alls of published models."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +44,6 @@ def test_a_decode_step_of_llama_70b_on_eight_is_160_latencies() -> None:
     assert each.bytes == 160 * 7 * payload
     assert each.seconds == pytest.approx(160 * (7 * payload / 450e9 + 5e-6))
     assert each.seconds == pytest.approx(0.8e-3, rel=0.06)
-    assert each.least_s == pytest.approx(160 * payload / 450e9)  # reduced on the way by the switch
 
 
 def test_a_prefill_is_a_ring() -> None:
@@ -62,7 +62,6 @@ def test_the_faster_of_both_is_taken(tp: int, rows: int) -> None:
     ring = 2 * (tp - 1) / tp * payload / 450e9 + 2 * (tp - 1) * 5e-6
     one_shot = (tp - 1) * payload / 450e9 + 5e-6
     assert each.seconds == pytest.approx(160 * min(ring, one_shot))
-    assert each.seconds >= each.least_s
 
 
 def test_beyond_a_node_the_slower_link_counts() -> None:
@@ -88,28 +87,39 @@ def test_stages_send_activations_on() -> None:
     assert across.seconds == pytest.approx(8192 * 2 / 8 / 50e9 + 20e-6)
 
 
+def others(experts: int, top_k: int, devices: int) -> float:
+    """Expected other devices of a row: each has none of its experts in a share of draws without return."""
+    elsewhere, missed = experts - experts // devices, 1.0
+    for drawn in range(top_k):
+        missed *= (elsewhere - drawn) / (experts - drawn)
+    return (devices - 1) * (1 - missed)
+
+
+def test_devices_of_a_row_are_those_of_random_draws() -> None:
+    random = np.random.default_rng(0)
+    draws = np.argsort(random.random((20_000, 256)), axis=1)[:, :8] // (256 // 16)
+    met = np.mean([len(set(row.tolist()) - {0}) for row in draws])
+    assert others(256, 8, 16) == pytest.approx(met, rel=0.01)
+
+
 @pytest.mark.parametrize(("weights", "there"), [("bf16", 2), ("fp8-block", 1)])
 def test_rows_go_to_their_experts_and_back(weights: str, there: int) -> None:
-    """DeepSeek-V3, 58 layers of 8 of 256 experts on 16 devices: 15/16 of 8 copies of 7,168, back in BF16."""
+    """DeepSeek-V3, 58 layers of 8 of 256 experts on 16 devices: 7,168 activations, back in BF16.
+
+    A row goes once to a device that has several of its experts.
+    """
     own = Deployment(DEEPSEEK, uniform(weights), plan=Plan(dp=16, ep=16))
     (each,) = found(own, batch=32).values()
     assert (each.name, each.times) == ("all-to-all", 2 * 58)
-    assert each.bytes == pytest.approx(58 * 32 * 8 * 15 / 16 * 7168 * (there + 2))
+    assert each.bytes == pytest.approx(58 * 32 * others(256, 8, 16) * 7168 * (there + 2))
     assert each.seconds == pytest.approx(float(each.bytes) / 50e9 + 116 * 20e-6)
-    assert each.least_s == pytest.approx(float(each.bytes) / 50e9)
-
-
-def test_a_row_goes_once_to_a_device_that_has_several_of_its_experts() -> None:
-    """8 experts on 4 devices: at most 3 others."""
-    (each,) = found(Deployment(DEEPSEEK, plan=Plan(dp=4, ep=4))).values()
-    assert each.bytes == pytest.approx(58 * 4 * 3 / 4 * 7168 * 4)
 
 
 def test_where_experts_are_dealt_out_their_layers_have_one_all_reduce() -> None:
     """61 after attention, and 3 after the dense layers; a device sends its eighth of the rows to experts."""
     both = found(Deployment(DEEPSEEK, plan=Plan(tp=8, ep=8)), batch=8)
     assert both["all-reduce"].times == 61 + 3
-    assert both["all-to-all"].bytes == pytest.approx(58 * 8 / 8 * 7168 * 8 * 7 / 8 * 4)
+    assert both["all-to-all"].bytes == pytest.approx(58 * 8 / 8 * 7168 * others(256, 8, 8) * 4)
 
 
 def test_two_devices_do_not_make_a_small_active_model_twice_as_fast() -> None:
@@ -140,7 +150,7 @@ def test_more_rows_never_send_less(plan: Plan, rows: int, more: int) -> None:
     for before, after in zip(some, all_, strict=True):
         assert (before.name, before.times) == (after.name, after.times)
         assert after.bytes >= before.bytes or after.name == "all-reduce"  # a ring sends less than one shot
-        assert after.seconds >= before.seconds and after.least_s >= before.least_s
+        assert after.seconds >= before.seconds
 
 
 @pytest.mark.parametrize(
