@@ -39,7 +39,7 @@ class ModelReport:
 def to_json(report: ModelReport) -> str:
     """Integers are counts of parameters of the text model; bytes are of all layers and one sequence."""
     spec, kv = report.model.spec, report.kv_element_bytes
-    counted = parameters(spec)
+    counted, stored = parameters(spec), part_bytes(report)
     vision = report.model.vision
     return json.dumps(
         {
@@ -56,18 +56,23 @@ def to_json(report: ModelReport) -> str:
             "vision": vision.name if vision else None,
             "matmul_parameters": matmul_parameters(spec),
             "weights": report.model.storage.name,
-            "weights_bytes": sum(part_bytes(report).values()),
-            "weights_bytes_by_part": part_bytes(report),
+            "weights_bytes": whole(sum(stored.values())),
+            "weights_bytes_by_part": {part: whole(size) for part, size in stored.items()},
             "kv": report.kv_format,
-            "kv_bytes_per_token": kv_bytes_per_token(spec, kv),
-            "kv_bytes_per_token_unbounded": kv_bytes_per_token_unbounded(spec, kv),
-            "kv_bytes_at": {str(context): kv_bytes(spec, context, kv) for context in report.contexts},
-            "state_bytes": state_bytes(spec),
+            "kv_bytes_per_token": whole(kv_bytes_per_token(spec, kv)),
+            "kv_bytes_per_token_unbounded": whole(kv_bytes_per_token_unbounded(spec, kv)),
+            "kv_bytes_at": {str(each): whole(kv_bytes(spec, each, kv)) for each in report.contexts},
+            "state_bytes": whole(state_bytes(spec)),
         },
         indent=2,
         ensure_ascii=False,
         allow_nan=False,
     )
+
+
+def whole(bytes_: float) -> float:
+    """Without the point of a float where there is nothing behind it: some formats have bits left over."""
+    return int(bytes_) if bytes_ == int(bytes_) else bytes_
 
 
 def part_bytes(report: ModelReport) -> dict[str, float]:
