@@ -12,7 +12,9 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from twophase.errors import InputError
 from twophase.model.catalogue import load_spec
 from twophase.model.gguf_file import TensorPlace
-from twophase.model.gguf_header import BLOCKS, byte_count, llama3_divisors, read_gguf_spec
+from twophase.model.gguf_header import read_gguf_spec
+from twophase.model.gguf_rope import llama3_divisors
+from twophase.model.gguf_types import TYPES, byte_count
 from twophase.model.mixers import Rope
 from twophase.model.spec import ModelSpec
 
@@ -128,9 +130,26 @@ def test_another_table_is_refused(tmp_path: Path, table: Any) -> None:
         ("llama", {"embedding_length": None}, "llama.embedding_length is missing"),
         ("llama", {"block_count": 0}, "llama.block_count is 0"),
         ("llama", {"block_count": 2**31}, "it must be a whole number from 1 to 10000"),
-        ("llama", {"attention__head_count_kv": 3}, "4 heads of 16 over 3 key-value heads can't be"),
-        ("llama", {"attention__head_count_kv": [2, 1]}, "differs from layer to layer"),
-        ("llama", {"rope__scaling__type": "yarn"}, "rope scaling 'yarn' is not known"),
+        ("llama", {"attention__head_count_kv": 3}, "can't share 3 key-value heads evenly"),
+        (
+            "llama",
+            {"attention__head_count_kv": [2, 1]},
+            "layer to layer, which no llama here does",
+        ),
+        ("llama", {"rope__scaling__type": "su"}, "rope scaling 'su' is not known"),
+        ("llama", {"rope__scaling__type": "yarn"}, "llama.rope.scaling.factor is missing"),
+        ("llama", {"rope__dimension_count": 32}, "rope.dimension_count is 32; a head has only 16"),
+        ("llama", {"nextn_predict_layers": 2}, "nextn_predict_layers is 2 of only 2 blocks"),
+        (
+            "lfm2",
+            {"attention__head_count_kv": [2, 1], "shortconv__l_cache": 3},
+            "kv must hold one",
+        ),
+        (
+            "gemma4",
+            {"feed_forward_length": [96, 48], "attention__key_length": 16},
+            "must be one width",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -149,8 +168,11 @@ def test_a_file_cut_off_anywhere(tmp_path: Path) -> None:
             read_gguf_spec(tmp_path / "cut.gguf")
 
 
-def test_block_sizes_are_ggufs() -> None:
-    known = {int(kind): sizes for kind, sizes in gguf.GGML_QUANT_SIZES.items()}
-    for kind, sizes in BLOCKS.items():
-        assert kind == 15 or sizes == known[kind]  # Q8_K is never stored; sources differ on it
-    assert byte_count(TensorPlace((3, 512), 12, 0)) == 3 * 2 * 144
+def test_types_are_ggufs() -> None:
+    """Names, and the bytes of three rows of a whole number of blocks."""
+    for kind, (elements, size) in gguf.GGML_QUANT_SIZES.items():
+        if kind in TYPES:
+            name = {"F32": "float32", "F16": "fp16"}.get(kind.name, kind.name.lower())
+            assert (TYPES[kind], byte_count(TensorPlace((3, 2 * elements), kind, 0))) == (name, 6 * size)
+    unknown = {kind.name for kind in gguf.GGML_QUANT_SIZES if kind not in TYPES}
+    assert unknown == {"I8", "I16", "I32", "I64", "F64"}  # never a weight's

@@ -1,0 +1,43 @@
+"""A model that llama.cpp's gguf-split dealt out over files: NAME-00001-of-00003.gguf and the others."""
+
+import re
+from dataclasses import replace
+
+from twophase.errors import InputError
+from twophase.model.gguf_file import GGUFFile, read_gguf
+
+PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
+MOST_PARTS = 10_000
+
+
+def parts_of(file: GGUFFile) -> list[GGUFFile]:
+    """The files of its model in order, or the file alone. InputError where one of them is missing."""
+    count = file.metadata.get("split.count", 1)
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < MOST_PARTS:
+        raise InputError(f"{file.path} is damaged: its split.count is {count!r:.40}")
+    if count <= 1:
+        return [file]
+    named = PART.fullmatch(file.path.name)
+    if not named or int(named[3]) != count:
+        raise InputError(
+            f"{file.path} is one of {count} parts of a model; its name must end in -00001-of-{count:05}.gguf "
+            "for the others to be found"
+        )
+    parts = []
+    for number in range(1, count + 1):
+        path = file.path.with_name(f"{named[1]}-{number:05}-of-{named[3]}.gguf")
+        if number != int(named[2]) and not path.exists():
+            raise InputError(f"{path} does not exist: it is part {number} of the {count} of {file.path.name}")
+        parts.append(file if number == int(named[2]) else read_gguf(path))
+    return parts
+
+
+def whole(file: GGUFFile) -> GGUFFile:
+    """The first part's metadata, with the tensors of all; a tensor's offset is in the file that holds it."""
+    first, *others = parts_of(file)
+    if not others:
+        return file
+    tensors = dict(first.tensors)
+    for other in others:
+        tensors = other.tensors | tensors
+    return replace(first, tensors=tensors)
