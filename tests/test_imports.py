@@ -19,7 +19,7 @@ BELOW = {
     "cost": {"model", "hardware", "errors"},
     "fit": {"model", "hardware", "cost", "errors"},
     "results": {"errors"},
-    "lint": {"results", "model", "hardware", "cost", "fit", "errors"},
+    "lint": {"results", "model", "hardware", "cost", "errors"},
     "scheduler": {"cost", "records", "errors"},
     "engine": {"kernels", "model", "hardware", "cost", "scheduler", "records", "errors"},
     "advise": {"model", "hardware", "cost", "records", "errors"},
