@@ -158,7 +158,8 @@ def test_float32_cache() -> None:
 def test_plans_that_engines_refuse() -> None:
     llama_2_13b = load_model("llama-2-13b")  # 40 heads
     qwen = load_model("qwen3-14b")  # 40 heads, a vocabulary of 151,936
-    for model, tp in ((llama_2_13b, 3), (load_model("llama-2-70b"), 3), (qwen, 5)):
+    deepseek = load_model("deepseek-v4-flash")  # 64 heads, a vocabulary of 129,280
+    for model, tp in ((llama_2_13b, 3), (load_model("llama-2-70b"), 3), (qwen, 5), (deepseek, 5)):
         with pytest.raises(InputError, match=f"--tp {tp}"):
             pooled(model, 10, plan=Plan(tp=tp))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from twophase.errors import InputError
-from twophase.model.mixers import Attention, LatentAttention, Mamba2
+from twophase.model.mixers import Attending, Attention, GatedDelta, KimiDelta, LightningAttention, Mamba2
 from twophase.model.quantization import Storage
 from twophase.model.spec import Layer, ModelSpec, MoE, Weight
 from twophase.model.stored import Stored, outer_stored, stored_bytes_of, stored_layers
@@ -67,10 +67,12 @@ def require_divisible(spec: ModelSpec, plan: Plan) -> None:
 def _indivisible(spec: ModelSpec, tp: int) -> str | None:
     for layer in dict.fromkeys(spec.layers):
         for mixer in layer.mixers:
-            if isinstance(mixer, Attention | LatentAttention | Mamba2) and mixer.heads % tp:
+            if isinstance(mixer, Attending | KimiDelta | LightningAttention | Mamba2) and mixer.heads % tp:
                 return f"{mixer.heads} heads"
             if isinstance(mixer, Attention) and mixer.kv_heads % tp and tp % mixer.kv_heads:
                 return f"{mixer.kv_heads} key-value heads"
+            if isinstance(mixer, GatedDelta) and mixer.key_heads % tp:
+                return f"{mixer.key_heads} heads of its linear attention"
     padded = -(-spec.vocab_size // VOCABULARY_PADDING) * VOCABULARY_PADDING
     return f"vocabulary of {padded:,}" if padded % tp else None
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from twophase.cost.parallel import Plan
 from twophase.errors import InputError
-from twophase.model.mixers import Attention, LatentAttention
+from twophase.model.mixers import Attending
 from twophase.model.spec import ModelSpec, MoE
 from twophase.results import Point
 
@@ -86,6 +86,6 @@ def indivisible_heads(spec: ModelSpec, tp: int) -> int | None:
     """The number of heads that tp devices can't share evenly; None where they can."""
     for layer in dict.fromkeys(spec.layers):
         for mixer in layer.mixers:
-            if isinstance(mixer, Attention | LatentAttention) and mixer.heads % tp:
+            if isinstance(mixer, Attending) and mixer.heads % tp:
                 return mixer.heads
     return None
