@@ -1,5 +1,6 @@
 """transformers' own small model of every family that it has too: odd sizes, windows of 16, few experts."""
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -305,6 +306,7 @@ BESIDE: dict[str, dict[str, Any]] = {
 
 # Families whose language model transformers builds inside a multimodal one.
 VISION = {"num_hidden_layers": 1, "depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2}
+VISION |= {"embed_dim": 32}
 WRAPPED = {
     **dict.fromkeys(("qwen2_vl", "qwen2_vl_text"), "qwen2_vl"),
     **dict.fromkeys(("qwen2_5_vl", "qwen2_5_vl_text"), "qwen2_5_vl"),
@@ -319,6 +321,7 @@ def small_config(family: str) -> dict[str, Any]:
     return ALONE.get(family) or BASE | BESIDE.get(family, {})
 
 
+@cache
 def small_model(family: str) -> tuple[PreTrainedModel, ModelSpec]:
     """On the CPU in float32, one matmul for each expert and its rows; and our reading of its config."""
     keys: dict[str, Any] = small_config(family)
