@@ -14,6 +14,7 @@ BELOW = {
     "errors": set(),
     "data_tables": set(),
     "records": set(),
+    "units": set(),
     "model": {"data_tables", "errors"},
     "hardware": {"kernels", "data_tables", "errors"},
     "cost": {"model", "hardware", "errors"},
@@ -22,8 +23,10 @@ BELOW = {
     "lint": {"results", "model", "hardware", "cost", "errors"},
     "scheduler": {"cost", "records", "errors"},
     "engine": {"kernels", "model", "hardware", "cost", "scheduler", "records", "errors"},
-    "advise": {"model", "hardware", "cost", "records", "errors"},
-    "report": {"advise", "model", "hardware", "cost", "fit", "results", "lint", "records", "errors"},
+    "advise": {"model", "hardware", "cost", "records", "units", "errors"},
+    "report": {
+        *("advise", "model", "hardware", "cost", "fit", "results", "lint", "records", "units", "errors"),
+    },
     "diagnose": {"kernels", "model", "hardware", "cost", "engine", "advise", "errors"},
     "cli": {
         *("kernels", "model", "hardware", "cost", "fit", "scheduler", "engine", "advise", "report"),

@@ -33,7 +33,7 @@ def test_every_serving_point() -> None:
         assert point.disaggregated == (row["mode"] == "disagg")
         clients = re.search(r"silicon_concurrency=(\d+)", row["silicon_data_source"])
         ranks = int(row["attention_dp_size"] or 0) or 1
-        own = int(row["batch_size"]) * ranks if row["batch_size"] else 0  # of one replica, where there are more
+        own = int(row["batch_size"]) * ranks if row["batch_size"] else 0  # of one replica of many
         assert not clients or point.concurrency in (int(clients[1]), own)
         assert not clients or not own or int(clients[1]) % point.concurrency == 0
         assert inconsistencies(point) == ()

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from twophase.advise.bend import ttft_at
 from twophase.advise.diagnosis import Advice, Kind, Phase
 from twophase.advise.evidence import Evidence, PhaseCost, batch_series, line
-from twophase.advise.units import count, duration, percent, quantity, significant, times
 from twophase.model.formats import FORMATS
+from twophase.units import count, duration, percent, quantity, significant, times
 
 MIN_GAIN = 1.1  # less than a tenth drowns in how much machines wander
 REACHABLE = 0.9  # good kernels run at this share of the floor's speed

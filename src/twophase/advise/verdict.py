@@ -15,7 +15,7 @@ from twophase.advise.diagnosis import (
 )
 from twophase.advise.evidence import Evidence, PhaseCost, gather
 from twophase.advise.levers import all_levers
-from twophase.advise.units import count, duration, percent, quantity, times
+from twophase.units import count, duration, percent, quantity, times
 
 IDLE = 0.25  # both resources used less than this: neither explains the time
 

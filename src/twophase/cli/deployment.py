@@ -71,4 +71,11 @@ def deployment_of(model: "Model", kv: KV, activations: str | None, plan: "Plan")
     from twophase.model.formats import KV_FORMATS
 
     require_divisible(model.spec, plan)
-    return Deployment(model.spec, model.storage, KV_FORMATS[kv], plan, activations)
+    return Deployment(
+        spec=model.spec,
+        storage=model.storage,
+        kv_bytes=KV_FORMATS[kv],
+        plan=plan,
+        arithmetic=activations,
+        kv_integers=kv == "int8",
+    )

@@ -72,7 +72,13 @@ def fit(
     ] = None,
     prefix_caching: Annotated[bool, typer.Option(help="Whether states are kept for shared prefixes.")] = True,
     context: Annotated[
-        str | None, typer.Option(metavar="SIZES", help="Show the largest batch at these contexts: 2048,8192.")
+        str | None,
+        typer.Option(
+            "--contexts",
+            "--context",
+            metavar="SIZES",
+            help="Show the largest batch at these contexts: 2048,8192.",
+        ),
     ] = None,
     kv_pool_bytes: Annotated[
         str | None, typer.Option(metavar="BYTES", help="Set the KV pool of a device: 58.11GiB, 62395137392.")
@@ -100,7 +106,7 @@ def fit(
     ):
         if size is not None and not 1 <= size <= LARGEST_LENGTH:
             raise InputError(f"{option} {size}: it must be a whole number from 1 to {LARGEST_LENGTH:,}")
-    contexts = sizes_of("--context", context, LARGEST_LENGTH) if context is not None else []
+    contexts = sizes_of("--contexts", context, LARGEST_LENGTH) if context is not None else []
 
     from twophase.cost.parallel import Plan
     from twophase.fit.fit import fit as fit_of

@@ -56,9 +56,13 @@ def communication_s(every: Iterable[Exchange], like: Floats) -> Floats:
 
 
 def _reductions(layer: Layer, plan: Plan) -> int:
-    """One for all that mixes tokens, one for the feed-forward block, unless its experts are dealt out."""
+    """One for all that mixes tokens, one for the feed-forward block, unless its experts are dealt out.
+
+    Where both stand side by side on one norm (Falcon, GPT-J), their sums are reduced together.
+    """
     dealt = plan.ep > 1 and isinstance(layer.feed_forward, MoE)
-    return bool(layer.mixers) + (layer.feed_forward is not None and not dealt)
+    each = bool(layer.mixers) + (layer.feed_forward is not None and not dealt)
+    return min(each, 1) if layer.norms == "single" else each
 
 
 def _link(accelerator: Accelerator, devices: int) -> Link:

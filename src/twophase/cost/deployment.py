@@ -23,6 +23,7 @@ class Deployment:
     kv_bytes: float = 2.0  # an element of the KV cache
     plan: Plan = ALONE
     arithmetic: str | None = None  # operands' type of every multiply; None: as each weight's format allows
+    kv_integers: bool = False  # the KV cache's elements are integers, where they have 8 bits or fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,4 +149,6 @@ def kv_arithmetic(own: Deployment) -> str:
     """Operands' type of attention: 8 bits where keys and values are, for kernels that multiply them so."""
     if own.arithmetic:
         return own.arithmetic
-    return "fp8" if own.kv_bytes <= FORMATS["fp8"].bits / 8 else "bf16"
+    if own.kv_bytes > FORMATS["fp8"].bits / 8:
+        return "bf16"
+    return "int8" if own.kv_integers else "fp8"

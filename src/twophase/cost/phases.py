@@ -1,7 +1,7 @@
 """Both phases of a model on an accelerator: a row for each prompt and each context, and one request."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from twophase.cost import textbook
 from twophase.cost.communication import communication_s, exchanges
 from twophase.cost.deployment import Deployment
-from twophase.cost.parallel import resident_bytes
+from twophase.cost.parallel import resident_bytes, stages
 from twophase.cost.roofline import Floor, floor, floor_of
 from twophase.cost.spans import Spans, decodes, prefills
 from twophase.cost.textbook import Logits
@@ -119,7 +119,6 @@ def phases(
     grid = [(each, context) for each in batches for context in contexts]
     # each output token costs one step; the first of them sees the prompt, the last all but itself
     steps = floor_of(textbook.decode(own, _mine(batch, own), prompt + np.arange(output)), accelerator)
-    resident = kv_bytes(own.spec, prompt + output, own.kv_bytes, own.plan.tp) / own.plan.pp
     return Phases(
         prefill=tuple(prefill_rows),
         decode=tuple(_decode_rows(own, accelerator, grid)),
@@ -137,12 +136,20 @@ def phases(
             decode_s=float(steps.seconds.sum()),
             prefill_floor_s=first.floor_s,
         ),
-        residence=Residence(
-            weights_bytes=max(resident_bytes(own.spec, own.storage, own.plan)),
-            kv_bytes=resident * _mine(batch, own),
-            memory_bytes=accelerator.memory_bytes,
-        ),
+        residence=_residence(own, accelerator, _mine(batch, own), prompt + output),
     )
+
+
+def _residence(own: Deployment, accelerator: Accelerator, sequences: int, tokens: int) -> Residence:
+    """Of the pipeline stage that needs most."""
+    weights = resident_bytes(own.spec, own.storage, own.plan)
+    parts = [
+        replace(own.spec, layers=own.spec.layers[stage.start : stage.stop])
+        for stage in stages(own.spec, own.plan.pp)
+    ]
+    kv = [sequences * kv_bytes(part, tokens, own.kv_bytes, own.plan.tp) for part in parts]
+    most = max(zip(weights, kv, strict=True), key=sum)
+    return Residence(*most, memory_bytes=accelerator.memory_bytes)
 
 
 def _mine(batch: int, own: Deployment) -> int:

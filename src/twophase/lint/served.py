@@ -110,7 +110,7 @@ def _served(point: Point, model: Model, name: str, accelerator: Accelerator) -> 
     assumed: list[str] = []
     storage = _storage(model, point.weights or network_of(name)[1])
     kv_bytes = _kv_bytes(point, storage)
-    own = Deployment(model.spec, storage, kv_bytes)
+    own = Deployment(model.spec, storage, kv_bytes, kv_integers=(point.kv or "").startswith("int"))
     if point.disaggregated:
         prefill, decode = pool_plan(point, "prefill"), pool_plan(point, "decode")
         others, workers = workers_of(point, "prefill"), workers_of(point, "decode")

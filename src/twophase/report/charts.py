@@ -5,7 +5,6 @@ from math import atan, degrees, log10
 
 from twophase.advise.bend import ttft_at
 from twophase.advise.diagnosis import Bend, DecodeRow, PrefillRow, Roofs
-from twophase.advise.units import count, quantity, significant
 from twophase.report.vega import (
     DECODE,
     FAINT,
@@ -27,6 +26,7 @@ from twophase.report.vega import (
     vertical,
     written,
 )
+from twophase.units import count, quantity, significant
 
 
 def roofline(roofs: Roofs, prefill: Sequence[PrefillRow], decode: Sequence[DecodeRow]) -> Spec:

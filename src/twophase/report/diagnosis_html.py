@@ -8,10 +8,10 @@ from string import Template
 
 from twophase.advise.diagnosis import Advice, DecodeRow, Diagnosis, Phase, PrefillRow, RequestSplit
 from twophase.advise.evidence import batch_series, context_series
-from twophase.advise.units import count, duration, milliseconds, percent, quantity, significant, times
 from twophase.report import charts
 from twophase.report.vega import Spec, svg
 from twophase.report.wording import fit_formula, headline, label, scope, turning_points
+from twophase.units import count, duration, milliseconds, percent, quantity, significant, times
 
 DOT, FIT, FLOOR = (
     '<i class="dot {0}"></i>{1}',

@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from twophase.advise.diagnosis import Advice, DecodeRow, Diagnosis, PrefillRow, RequestSplit, Roofs
-from twophase.advise.units import count, duration, milliseconds, percent, quantity, significant, times
 from twophase.report.wording import fit_formula, headline, label, scope, turning_points
+from twophase.units import count, duration, milliseconds, percent, quantity, significant, times
 
 WIDTH = 100
 BAR = 32

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from twophase.advise.units import count, duration, significant
 from twophase.lint.lint import Checked, Flag
 from twophase.lint.quantities import Name, Quantity
 from twophase.lint.resident import time_per_token
 from twophase.report.aligned import aligned
+from twophase.units import count, duration, significant
 
 if TYPE_CHECKING:
     from rich.console import Console

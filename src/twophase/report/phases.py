@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from twophase.cost.communication import bubble
 from twophase.cost.deployment import Deployment
-from twophase.cost.parallel import resident_bytes
+from twophase.cost.parallel import Plan, resident_bytes
 from twophase.cost.phases import PhaseRow, Phases
 from twophase.cost.textbook import Logits
 from twophase.hardware.accelerator import Accelerator
@@ -108,10 +109,16 @@ def about(report: PhasesReport) -> list[str]:
         )
     elif gpu.arithmetic != "bf16":
         lines.append(f"{gpu.title} has no BF16: arithmetic counts at its {gpu.arithmetic.upper()} peak")
+    if active != every:
+        lines.append(
+            "GB and t_mem count the experts that uniform routing touches, E(1 - (1 - k/E)^rows); "
+            "the floor, those of one row"
+        )
     if report.parallel:
         largest = max(resident_bytes(spec, own.storage, own.plan))
+        whose = "one device's of each stage, added up" if own.plan.pp > 1 else "one device's"
         lines.append(
-            f"{own.plan}, {own.plan.devices} devices: FLOPs and bytes are one device's, of "
+            f"{own.plan}, {own.plan.devices} devices: FLOPs and bytes are {whose}, of up to "
             f"{largest / 1e9:.1f} GB of weights; t_link is communication, which no floor counts"
         )
     return lines
@@ -187,6 +194,18 @@ def closing(report: PhasesReport) -> list[str]:
         f"Tighter floor, logits of the last prompt token only and exact causal pairs: prefill of "
         f"{request.prompt_tokens} tokens {request.prefill_floor_s * 1e3:.2f} ms"
         + (f", compute-bound from {own.crossover_prompt_floor}" if own.crossover_prompt_floor else ""),
+        *pipeline(report.deployment.plan),
+    ]
+
+
+def pipeline(plan: Plan) -> list[str]:
+    """What stages cost: they come one after the other, and wait unless as many passes are under way."""
+    if plan.pp == 1:
+        return []
+    many = 4 * plan.pp
+    return [
+        f"{plan.pp} stages one after the other: times are their sum. With one pass under way they wait "
+        f"{bubble(plan, 1) * 100:.0f}% of the time, with {many} in a row {bubble(plan, many) * 100:.0f}%"
     ]
 
 

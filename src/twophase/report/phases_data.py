@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from twophase.cost.communication import bubble
 from twophase.cost.phases import PhaseRow
 from twophase.model.cache import kv_bytes_per_token
 from twophase.model.counts import matmul_parameters
@@ -40,6 +41,7 @@ def to_json(report: PhasesReport) -> str:
             "decode": [{"batch": row.batch, "context": row.tokens, **figures(row)} for row in own.decode],
             "crossover_prompt": own.crossover_prompt,
             "crossover_prompt_floor": own.crossover_prompt_floor,
+            "pipeline_bubble": bubble(deployment.plan, 1),
             "request": {
                 "prompt_tokens": request.prompt_tokens,
                 "output_tokens": request.output_tokens,

@@ -7,7 +7,6 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from twophase.advise.units import count, duration
 from twophase.cost.communication import communication_s, exchanges
 from twophase.cost.phases import PhaseRow
 from twophase.cost.roofline import floor
@@ -28,6 +27,7 @@ from twophase.report.vega import (
     dots,
     log_scale,
 )
+from twophase.units import count, duration
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

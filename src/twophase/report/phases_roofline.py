@@ -7,7 +7,6 @@ from math import atan, degrees, log10
 
 import numpy as np
 
-from twophase.advise.units import count, quantity, significant
 from twophase.cost.phases import PhaseRow
 from twophase.report.labels import (
     LETTER,
@@ -41,6 +40,7 @@ from twophase.report.vega import (
     values,
     written,
 )
+from twophase.units import count, quantity, significant
 
 WIDTH, HEIGHT = 340, 362  # pixels of the plot: at a phone's width its text stays readable
 

@@ -1,7 +1,7 @@
 """The sentences that the terminal and the page share."""
 
 from twophase.advise.diagnosis import Advice, Bend, Bound, Diagnosis, Verdict
-from twophase.advise.units import count, duration, significant
+from twophase.units import count, duration, significant
 
 LIMITS: dict[Bound, str] = {
     "compute": "arithmetic limits it",

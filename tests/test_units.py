@@ -1,6 +1,6 @@
 import pytest
 
-from twophase.advise import units
+from twophase import units
 
 
 @pytest.mark.parametrize(
