@@ -2,8 +2,8 @@
 
     python bench/answers.py [RUNS]
 
-Medians, beside what starting Python with NumPy and with Typer takes in the same minutes. Bytecode is kept, as it
-is where a package is installed.
+Medians, beside what starting Python with NumPy and with Typer takes in the same minutes. Bytecode is kept, as
+it is where a package is installed.
 """
 
 import os
