@@ -14,7 +14,7 @@ from twophase.model.gguf_keys import Header
 from twophase.model.gguf_parts import parts_of, whole
 from twophase.model.gguf_types import byte_count
 from twophase.model.hf_config import spec_from_config
-from twophase.model.mixers import Attention, Mixer
+from twophase.model.mixers import Attention, GatedDelta, Mixer
 from twophase.model.spec import MLP, Layer, ModelSpec
 
 
@@ -46,7 +46,7 @@ def spec_from_gguf(file: GGUFFile) -> ModelSpec:
 
 
 def _as_stored(layer: Layer, header: Header) -> Layer:
-    """With the biases and norms that the file has tensors for."""
+    """With the biases and norms that the file has tensors for, and its projections apart where they are."""
     block = layer.feed_forward
     if isinstance(block, MLP):
         block = replace(block, bias=header.stores("ffn_up.bias"))
@@ -56,6 +56,8 @@ def _as_stored(layer: Layer, header: Header) -> Layer:
 
 
 def _mixer_as_stored(mixer: Mixer, header: Header) -> Mixer:
+    if isinstance(mixer, GatedDelta):
+        return replace(mixer, fused=not header.stores("attn_gate.weight"))
     if not isinstance(mixer, Attention):
         return mixer
     return replace(

@@ -47,7 +47,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "ssm_in": ("mixer.in_proj", "mamba.in_proj", "linear_attn.in_proj_qkvz"),
     "ssm_x": ("mamba.x_proj",),
     "ssm_dt": ("mamba.dt_proj",),
-    "ssm_ba": ("linear_attn.in_proj_ba",),
+    "ssm_ba": ("linear_attn.in_proj_ba", "linear_attn.in_proj_b", "linear_attn.in_proj_a"),
     "ssm_beta": ("linear_attn.in_proj_b",),
     "ssm_alpha": ("linear_attn.in_proj_a",),
     "ssm_out": ("mixer.out_proj", "mamba.out_proj", "linear_attn.out_proj"),
@@ -86,6 +86,9 @@ def gguf_storage(file: GGUFFile) -> Storage:
             ours = [OUTER[stem]] if stem in OUTER else []
         if ours:
             formats |= dict.fromkeys(ours, format_of(str(file.path), name, place))
+    for name, format in tuple(formats.items()):
+        if name.endswith("up_proj"):  # where gate and up are one matrix, it is called ffn_up
+            formats.setdefault(f"{name.removesuffix('up_proj')}gate_proj", format)
     counted = Counter(format for name, format in formats.items() if name.startswith("layers."))
     if not counted:
         raise InputError(f"{file.path} holds no layer's matrices")

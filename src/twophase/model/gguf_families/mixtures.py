@@ -100,8 +100,14 @@ def hunyuan_moe(header: Header) -> Config:
             f"{header.name('expert_shared_feed_forward_length')} is {shared}; it must be as wide as one of "
             f"the experts, {width}"
         )
-    own = {"model_type": "hunyuan_v1_moe", "intermediate_size": width}
-    return {**common(header), **experts(header), **own}
+    own = experts(header)
+    return {
+        **common(header),
+        **own,
+        "model_type": "hunyuan_v1_moe",
+        "intermediate_size": width,
+        "moe_topk": own["num_experts_per_tok"],
+    }
 
 
 def deepseek2(header: Header) -> Config:
