@@ -4,19 +4,25 @@ A small model on the meta device gives the tensors' names and shapes (gguf's own
 itself; the header's keys are those that llama.cpp's conversion writes for it.
 """
 
+import math
+import random
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import gguf
+import numpy as np
 import pytest
 from gguf_as_converted import write_as_converted
 from meta_models import meta_model, unique_parameters
 from transformers import PreTrainedModel
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
+from twophase.errors import InputError
 from twophase.model.catalogue import load_model, load_spec
 from twophase.model.counts import parameters
+from twophase.model.gguf_file import read_gguf
+from twophase.model.gguf_header import spec_from_gguf
 from twophase.model.hf_config import read_hf_config
 from twophase.model.mixers import GatedDelta
 from twophase.model.spec import Layer
@@ -410,3 +416,35 @@ def test_transformers_reads_the_same_from_the_file(converted: Converted) -> None
     theirs = {key: value for key, value in theirs.items() if not key.startswith("_")}
     model = meta_model(theirs.pop("model_type"), **{**theirs, "vocab_size": 96, "pad_token_id": 0})
     assert parameters(load_spec(str(converted.path))).total == unique_parameters(model)
+
+
+ODD = (0, -1, 3, 2**40, True, 1.5, math.nan, "", "none", [], ["a"], np.array([2, 0, 1]), np.array([True] * 9))
+
+
+def test_any_value_under_a_key_is_taken_or_refused(converted: Converted) -> None:
+    file = read_gguf(converted.path)
+    pick = random.Random(converted.case)
+    for key in file.metadata:
+        for value in pick.sample(ODD, 4):
+            try:
+                spec = spec_from_gguf(replace(file, metadata={**file.metadata, key: value}))
+            except InputError as error:
+                assert "\n" not in str(error)
+            else:
+                assert parameters(spec).total > 0
+    for key in file.metadata:
+        kept = {name: value for name, value in file.metadata.items() if name != key}
+        try:
+            spec_from_gguf(replace(file, metadata=kept))
+        except InputError as error:
+            assert "\n" not in str(error)
+
+
+def test_a_file_without_its_layers_tensors_is_taken_or_refused(converted: Converted) -> None:
+    file = read_gguf(converted.path)
+    outer = {name: place for name, place in file.tensors.items() if not name.startswith("blk.")}
+    for tensors in (outer, {}):
+        try:
+            spec_from_gguf(replace(file, tensors=tensors))
+        except InputError as error:
+            assert "\n" not in str(error)

@@ -7,12 +7,10 @@ it has, the tensors tell.
 from dataclasses import replace
 from pathlib import Path
 
-from twophase.errors import InputError
 from twophase.model.gguf_families import translate
-from twophase.model.gguf_file import GGUFFile, read_gguf
+from twophase.model.gguf_file import GGUFFile
 from twophase.model.gguf_keys import Header
-from twophase.model.gguf_parts import parts_of, whole
-from twophase.model.gguf_types import byte_count
+from twophase.model.gguf_parts import read_whole, whole
 from twophase.model.hf_config import spec_from_config
 from twophase.model.mixers import Attention, GatedDelta, Mixer
 from twophase.model.spec import MLP, Layer, ModelSpec
@@ -20,15 +18,7 @@ from twophase.model.spec import MLP, Layer, ModelSpec
 
 def read_gguf_spec(path: Path) -> ModelSpec:
     """InputError where the file is damaged or cut off, or its architecture or a needed key is not known."""
-    file = read_gguf(path)
-    for part in parts_of(file):
-        size = part.path.stat().st_size
-        for name, place in part.tensors.items():
-            if (end := place.offset + byte_count(place)) > size:
-                raise InputError(
-                    f"{part.path} is cut off: it has {size} bytes, and tensor {name} ends at {end}"
-                )
-    return spec_from_gguf(file)
+    return spec_from_gguf(read_whole(path))
 
 
 def spec_from_gguf(file: GGUFFile) -> ModelSpec:
