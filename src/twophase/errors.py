@@ -1,5 +1,6 @@
 """The one error that a user causes: a line that says what is wrong and what would be right."""
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 def require_regular(path: Path) -> None:
     """InputError where something is there that is no file: a device never ends, a pipe never begins."""
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not path.is_file():  # False for a name too long
         raise InputError(f"{path} is a {'directory' if path.is_dir() else 'device or a pipe'}, not a file")
 
 

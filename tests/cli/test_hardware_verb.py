@@ -57,6 +57,7 @@ def test_a_users_file_adds_and_replaces(run, tmp_path: Path) -> None:
     [
         (["h100-sxn"], "unknown accelerator 'h100-sxn'; did you mean h100-sxm"),
         (["--hardware", "/no/such.toml"], "/no/such.toml can't be read"),
+        (["--hardware", "long" * 100], "File name too long"),
         (["--json", "--plain"], "give one of --json and --plain"),
     ],
 )

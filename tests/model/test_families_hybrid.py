@@ -220,6 +220,15 @@ def test_kimi_k3_remembers_a_latent_vector_in_24_layers_and_a_state_in_69() -> N
     assert state_bytes(spec) == 69 * (96 * 128 * 128 * 4 + 3 * 3 * 96 * 128 * 2)
 
 
+@pytest.mark.parametrize("odd", [None, "4", [4], {}, True, -4, 4.0])
+@pytest.mark.parametrize("key", ["full_attn_layers", "kda_layers"])
+def test_a_layer_that_is_no_number_is_refused(key: str, odd: object) -> None:
+    own = K3["linear_attn_config"]
+    config = {**K3, "linear_attn_config": {**own, key: [odd, *own[key][1:]]}}
+    with pytest.raises(InputError, match=f"{key} is .* a list of layers' numbers"):
+        spec_from_config(config, "odd", "config.json")
+
+
 def test_kimi_linear_counts_as_published() -> None:
     """48B in all, 3B active (arXiv 2510.26692): the class's defaults are that model's."""
     counted = parameters(

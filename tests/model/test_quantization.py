@@ -415,6 +415,38 @@ def test_bad_input_is_one_line_that_names_it(config: dict[str, Any], said: str) 
 
 
 @pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ({"quant_method": "fp8", "weight_block_size": [128, 0]}, "weight_block_size is 0"),
+        ({"quant_method": "fp8", "weight_block_size": [float("inf"), 128]}, "weight_block_size is inf"),
+        ({"quant_method": "fp8", "weight_block_size": {"rows": 128}}, "weight_block_size is"),
+        ({"quant_method": "fp8", "modules_to_not_convert": "lm_head"}, "'lm_head'; it must be a list"),
+        ({"quant_method": "gptq", "bits": 0}, "bits is 0; it must be a whole number from 1 to 8"),
+        ({"quant_method": "gptq", "bits": 10**9}, "bits is 1000000000"),
+        ({"quant_method": "awq", "bits": 4, "group_size": 127.5}, "group_size is 127.5"),
+        ({"quant_method": "awq", "bits": 4, "group_size": -2}, "group_size is -2"),
+        ({"quant_method": "awq", "bits": 4, "zero_point": "false"}, "zero_point is 'false'"),
+        ({"quant_method": "hqq", "nbits": True}, "nbits is True"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": "no"}, "load_in_8bit is 'no'"),
+        (
+            {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": float("inf")},
+            "group_size is inf",
+        ),
+        (with_groups({"num_bits": 4, "type": "int", "symmetric": 0}), "symmetric is 0"),
+        (with_groups({"num_bits": 8, "type": "float", "block_structure": [128]}), "block_structure is"),
+    ],
+)
+def test_a_value_that_no_method_has_is_refused_by_its_key(own: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        quantised(own)
+
+
+def test_numbers_may_be_texts() -> None:
+    texts = quantised({"quant_method": "gptq", "bits": "8", "group_size": "-1"})
+    assert texts == quantised({"quant_method": "gptq", "bits": 8, "group_size": -1})
+
+
+@pytest.mark.parametrize(
     ("name", "matrix", "embedding", "router", "norm"),
     [
         ("bf16", "bf16", "bf16", "bf16", "bf16"),

@@ -84,7 +84,7 @@ def read_storage(config: Config, where: str) -> Storage:
     try:
         read = _method(own, where)(own, where)
         kv = _kv(own, where)
-    except (AttributeError, IndexError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise InputError(f"{where}: its quantization_config can't be understood: {error}") from None
     small_experts = (config.get("expert_dtype") or inner.get("expert_dtype")) == "fp4"
     if small_experts and not own.get("quantized_layers"):  # DeepSeek V4's, beside fp8

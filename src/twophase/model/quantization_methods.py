@@ -10,6 +10,7 @@ from typing import Any
 
 from twophase.errors import InputError, nearest
 from twophase.model.formats import FORMATS, Format, integer_format
+from twophase.model.quantization_values import bits_of, block_of, group_of, names_of, switch, whole
 
 Config = Mapping[str, Any]
 
@@ -44,17 +45,15 @@ class Rules:
 
 
 def _kept(own: Config, keys: Iterable[str] = SKIPPED) -> tuple[Rule, ...]:
-    names = tuple(str(name) for key in keys for name in own.get(key) or ())
+    names = tuple(name for key in keys for name in names_of(own, key))
     return (Rule(names, None),) if names else ()
 
 
 def _fp8(own: Config, where: str) -> Rules:
     """DeepSeek's and Qwen's; with ModelOpt's `quantized_layers` where the experts were made smaller since."""
     rules = (*_kept(own, ("modules_to_not_convert", "ignored_layers")), *_layers(own, where))
-    block = own.get("weight_block_size")
-    if not block:
-        return Rules(FORMATS["fp8"], rules)
-    return Rules(replace(FORMATS["fp8-block"], block=(int(block[0]), int(block[1]))), rules)
+    block = block_of(own, "weight_block_size")
+    return Rules(replace(FORMATS["fp8-block"], block=block) if block else FORMATS["fp8"], rules)
 
 
 def _fbgemm(own: Config, where: str) -> Rules:
@@ -71,8 +70,8 @@ def _mxfp8(own: Config, where: str) -> Rules:
 
 
 def _integers(own: Config, name: str, asymmetric: bool) -> Format:
-    bits = int(own.get("bits", own.get("w_bit", 4)))
-    group = int(own.get("group_size", own.get("q_group_size", 128)))
+    bits = bits_of(own, "bits", bits_of(own, "w_bit"))
+    group = group_of(own, "group_size", group_of(own, "q_group_size", 128))
     made = integer_format(bits, group, asymmetric=asymmetric, name=f"{name}-int")
     return FORMATS[name] if made.bits_per_weight == FORMATS[name].bits_per_weight else made
 
@@ -88,29 +87,28 @@ def _gptq(own: Config, where: str) -> Rules:
 
 
 def _awq(own: Config, where: str) -> Rules:
-    return Rules(_integers(own, "awq", bool(own.get("zero_point", True))), _kept(own))
+    return Rules(_integers(own, "awq", switch(own, "zero_point", True)), _kept(own))
 
 
 def _auto_round(own: Config, where: str) -> Rules:
     rules = list(_kept(own))
     for name, other in (own.get("extra_config") or {}).items():
         merged = {**own, **other}
-        kept = int(merged.get("bits", 4)) >= 16
+        kept = whole(merged, "bits", 4, 1, 32) >= 16
         rules.append(Rule((name,), None if kept else _integers(merged, "gptq", True)))
     return Rules(_integers(own, "gptq", True), tuple(rules))
 
 
 def _bitsandbytes(own: Config, where: str) -> Rules:
-    if own.get("load_in_8bit"):
+    if switch(own, "load_in_8bit", False):
         return Rules(FORMATS["bnb-int8"], _kept(own))
-    name = "bnb-nf4-double" if own.get("bnb_4bit_use_double_quant") else "bnb-nf4"
+    name = "bnb-nf4-double" if switch(own, "bnb_4bit_use_double_quant", False) else "bnb-nf4"
     return Rules(FORMATS[name], _kept(own))
 
 
 def _hqq(own: Config, where: str) -> Rules:
     weights = (own.get("quant_config") or {}).get("weight_quant_params") or own
-    bits, group = int(weights.get("nbits", 4)), int(weights.get("group_size") or 0)
-    made = integer_format(bits, group, asymmetric=True)
+    made = integer_format(bits_of(weights, "nbits"), group_of(weights), asymmetric=True)
     return Rules(replace(made, zero_bits=16), _kept(own))  # its zero points are 16-bit floats
 
 
@@ -120,14 +118,13 @@ def _torchao(own: Config, where: str) -> Rules:
         default = kind.get("default") or {}
         kind, settings = default.get("_type"), default.get("_data") or {}
     called = str(kind).lower().replace("_", "").removesuffix("config")
-    group = int(settings.get("group_size") or 128)
     by_row = "perrow" in str(settings.get("granularity")).lower()
     formats = {
-        "int4weightonly": integer_format(4, group, asymmetric=True),
+        "int4weightonly": integer_format(4, group_of(settings, otherwise=128), asymmetric=True),
         "int8weightonly": FORMATS["int8-weight-only"],
         "int8dynamicactivationint8weight": FORMATS["int8"],
         "int8dynamicactivationint4weight": integer_format(
-            4, int(settings.get("group_size") or 32), arithmetic="int8"
+            4, group_of(settings, otherwise=32), arithmetic="int8"
         ),
         "float8weightonly": FORMATS["fp8"],
         "float8dynamicactivationfloat8weight": FORMATS["fp8-channel" if by_row else "fp8"],
@@ -155,7 +152,7 @@ def _quark(own: Config, where: str) -> Rules:
                 "type": "int" if "int" in kind else "float",
                 "strategy": scheme.removeprefix("per_"),
                 "group_size": settings.get("group_size"),
-                "symmetric": settings.get("symmetric", True),
+                "symmetric": settings.get("symmetric"),
             },
             {"num_bits": 8, "type": "int" if "int" in str(inputs) else "float"} if inputs else None,
             where,
@@ -167,22 +164,21 @@ def _quark(own: Config, where: str) -> Rules:
 
 def format_of_weights(weights: Config, activations: Config | None, where: str) -> Format:
     """Compressed-tensors' QuantizationArgs as a format."""
-    bits, kind = int(weights.get("num_bits", 8)), str(weights.get("type", "int"))
-    strategy, group = str(weights.get("strategy") or ""), int(weights.get("group_size") or 0)
+    bits, kind = whole(weights, "num_bits", 8), str(weights.get("type", "int"))
+    strategy, group = str(weights.get("strategy") or ""), group_of(weights)
     if kind == "float" and bits == 4 and group in (0, 16, 32):
         return FORMATS["mxfp4" if group == 32 else "nvfp4"]
     if kind == "float" and bits == 8:
         if strategy == "block" or weights.get("block_structure"):
-            tall, wide = weights.get("block_structure") or (128, 128)
-            return replace(FORMATS["fp8-block"], block=(int(tall), int(wide)))
+            return replace(FORMATS["fp8-block"], block=block_of(weights, "block_structure") or (128, 128))
         return FORMATS["mxfp8" if group == 32 else "fp8-channel" if strategy == "channel" else "fp8"]
     if kind == "int" and 2 <= bits <= 8:
         arithmetic = "bf16"
-        if activations and int(activations.get("num_bits") or 16) <= 8:
+        if activations and whole(activations, "num_bits", 16) <= 8:
             arithmetic = "fp8" if activations.get("type") == "float" else "int8"
         if bits == 8 and not group and arithmetic != "fp8":
             return FORMATS["int8" if arithmetic == "int8" else "int8-weight-only"]
-        asymmetric = not weights.get("symmetric", True)
+        asymmetric = not switch(weights, "symmetric", True)
         return integer_format(bits, group, asymmetric=asymmetric, arithmetic=arithmetic)
     raise InputError(f"{where}: weights of {bits} bits, type {kind!r}, in groups of {group} are not known")
 
@@ -192,7 +188,7 @@ def _compressed_tensors(own: Config, where: str) -> Rules:
     for group in (own.get("config_groups") or {}).values():
         weights = group.get("weights")
         made = format_of_weights(weights, group.get("input_activations"), where) if weights else None
-        targets = [str(target) for target in group.get("targets") or ("Linear",)]
+        targets = names_of(group, "targets") or ("Linear",)
         names = tuple(target for target in targets if not target.endswith("Linear"))
         if len(names) < len(targets):
             linear = made
@@ -215,7 +211,7 @@ def _layers(own: Config, where: str) -> tuple[Rule, ...]:
     """`quantized_layers`: each weight or container by name."""
     by_format: dict[tuple[str, int], list[str]] = {}
     for name, layer in (own.get("quantized_layers") or {}).items():
-        key = str(layer.get("quant_algo")), int(layer.get("group_size") or 0)
+        key = str(layer.get("quant_algo")), group_of(layer)
         by_format.setdefault(key, []).append(name)
     return tuple(Rule(tuple(names), _algorithm(*key, where)) for key, names in by_format.items())
 
@@ -225,7 +221,7 @@ def _modelopt(own: Config, where: str) -> Rules:
     if not algorithm:
         return _compressed_tensors(own, where)
     if algorithm != MIXED:
-        return Rules(_algorithm(str(algorithm), int(own.get("group_size") or 0), where), _kept(own))
+        return Rules(_algorithm(str(algorithm), group_of(own), where), _kept(own))
     layers = _layers(own, where)
     return Rules(None, (*_kept(own), *layers)) if layers else _compressed_tensors(own, where)
 

@@ -82,6 +82,28 @@ def per_layer(keys: Keys, key: str, layers: int) -> list[Any] | None:
     return values[:layers]
 
 
+def flags_of(keys: Keys, key: str, layers: int) -> list[bool] | None:
+    """The same of lists that hold 1 or 0, true or false."""
+    values = per_layer(keys, key, layers)
+    if values is None:
+        return None
+    if not all(isinstance(value, int) and value in (0, 1) for value in values):
+        raise InputError(f"{keys.where}: {key} must hold 1 or 0 for each of {layers} layers")
+    return [bool(value) for value in values]
+
+
+def layers_named(keys: Keys, key: str) -> list[int] | None:
+    """A list of layers by number; None where it is absent."""
+    values = keys.get(key)
+    if values is None:
+        return None
+    if not isinstance(values, list) or not all(type(value) is int and value >= 0 for value in values):
+        raise InputError(
+            f"{keys.where}: {keys.own(key)} is {values!r:.40}; it must be a list of layers' numbers"
+        )
+    return values
+
+
 def by_kind(kinds: Sequence[str], layer: Callable[[str], Layer]) -> list[Layer]:
     """`layer` is asked once for each kind."""
     made = {kind: layer(kind) for kind in dict.fromkeys(kinds)}

@@ -11,6 +11,7 @@ from twophase.model.families.common import (
     decoder,
     layer_count,
     layer_kinds,
+    layers_named,
     mlp_of,
     plain_layer,
     rope_of,
@@ -124,11 +125,9 @@ def _kimi_attention(keys: Keys) -> LatentAttention:
 def _kimi_kinds(keys: Keys) -> list[str]:
     """layer_types, or linear_attn_config's lists of layers, which count from 1."""
     count, own = layer_count(keys), keys.inner("linear_attn_config")
-    full, linear = own.get("full_attn_layers"), own.get("kda_layers")
+    full, linear = layers_named(own, "full_attn_layers"), layers_named(own, "kda_layers")
     if full is None or linear is None:
         return layer_kinds(keys, (LINEAR, FULL), [FULL if i and i % 4 == 0 else LINEAR for i in range(count)])
-    if not isinstance(full, list) or not isinstance(linear, list):
-        raise InputError(f"{own.where}: full_attn_layers and kda_layers must be lists of layers")
     if sorted(full + linear) != list(range(1, count + 1)):
         raise InputError(
             f"{own.where}: full_attn_layers and kda_layers must name layers 1 to {count} once each"
@@ -138,9 +137,7 @@ def _kimi_kinds(keys: Keys) -> list[str]:
 
 def lfm2(keys: Keys, name: str) -> ModelSpec:
     """The MLP's width is two thirds of intermediate_size, scaled and rounded up; full_attn_idxs attend."""
-    count, attending = layer_count(keys), keys.get("full_attn_idxs")
-    if attending is not None and not isinstance(attending, list):
-        raise InputError(f"{keys.where}: full_attn_idxs must be a list of layers")
+    count, attending = layer_count(keys), layers_named(keys, "full_attn_idxs")
     pattern = [FULL if attending is None or i in attending else CONVOLUTION for i in range(count)]
     return _lfm2(keys, name, pattern, [mlp_of(keys, _lfm2_width(keys))] * count)
 

@@ -13,6 +13,7 @@ from twophase.model.families.common import (
     decoder,
     heads_of,
     layer_count,
+    layers_named,
     mlp_of,
     plain_layer,
     rope_of,
@@ -90,9 +91,7 @@ def falcon_h1(keys: Keys, name: str) -> ModelSpec:
 def bamba(keys: Keys, name: str) -> ModelSpec:
     """attn_layer_indices attend, with half of each head rotated; the others are Mamba-2."""
     keys, bias = assuming(keys, partial_rotary_factor=0.5), keys.switch("attention_bias")
-    attending = keys.get("attn_layer_indices", [])
-    if not isinstance(attending, list):
-        raise InputError(f"{keys.where}: attn_layer_indices must be a list of layers")
+    attending = layers_named(keys, "attn_layer_indices") or []
     attention = attention_of(keys, rope_of(keys), qkv_bias=bias, out_bias=bias)
     mamba, mlp = _bamba_mixer(keys), mlp_of(keys, bias=keys.switch("mlp_bias"))
     layers = [plain_layer(attention if i in attending else mamba, mlp) for i in range(layer_count(keys))]

@@ -2,15 +2,16 @@
 
 from dataclasses import replace
 
-from twophase.errors import InputError
 from twophase.model.families.common import (
     FULL,
     SLIDING,
     assuming,
     attention_of,
     decoder,
+    flags_of,
     layer_count,
     layer_kinds,
+    layers_named,
     mlp_of,
     overriding,
     per_layer,
@@ -52,7 +53,7 @@ def zipped(attention: list[Attention], blocks: list[FeedForward]) -> list[Layer]
 
 def flagged(keys: Keys) -> Keys:
     """moe_layer_freq may be a list with 1 for each layer that has experts."""
-    flags = per_layer(keys, "moe_layer_freq", layer_count(keys))
+    flags = flags_of(keys, "moe_layer_freq", layer_count(keys))
     if flags is None:
         return keys
     return assuming(keys, mlp_layer_types=["sparse" if flag else "dense" for flag in flags])
@@ -130,9 +131,7 @@ def qwen3_moe(keys: Keys, name: str) -> ModelSpec:
 
 def qwen_blocks(keys: Keys, sparse: MoE) -> list[FeedForward]:
     """Every decoder_sparse_step-th layer has experts, unless mlp_only_layers names it."""
-    step, only = keys.count("decoder_sparse_step", 1), keys.get("mlp_only_layers", [])
-    if not isinstance(only, list):
-        raise InputError(f"{keys.where}: mlp_only_layers is {only!r:.40}; it must be a list of layers")
+    step, only = keys.count("decoder_sparse_step", 1), layers_named(keys, "mlp_only_layers") or []
     dense = mlp_of(keys)
     return [dense if i in only or (i + 1) % step else sparse for i in range(layer_count(keys))]
 

@@ -11,8 +11,10 @@ from twophase.model.families.common import (
     attention_of,
     by_kind,
     decoder,
+    flags_of,
     layer_count,
     layer_kinds,
+    layers_named,
     mlp_of,
     overriding,
     per_layer,
@@ -80,9 +82,8 @@ def llama4_text(keys: Keys, name: str) -> ModelSpec:
 def _llama4_blocks(keys: Keys) -> list[FeedForward]:
     """Experts and a shared one in moe_layers, or in every interleave_moe_layer_step-th layer."""
     count, step = layer_count(keys), keys.count("interleave_moe_layer_step", 1)
-    sparse = keys.get("moe_layers", list(range(step - 1, count, step)))
-    if not isinstance(sparse, list):
-        raise InputError(f"{keys.where}: moe_layers is {sparse!r:.40}; it must be a list of layers")
+    named = layers_named(keys, "moe_layers")
+    sparse = range(step - 1, count, step) if named is None else named
     experts = replace(mixture(keys), shared=mlp_of(keys))
     dense = mlp_of(keys, keys.count("intermediate_size_mlp"))
     return [experts if i in sparse else dense for i in range(count)]
@@ -92,7 +93,7 @@ def mimo_v2_flash(keys: Keys, name: str) -> ModelSpec:
     """Sliding layers have heads, rotation and sinks of their own; values are narrower than keys."""
     count = layer_count(keys)
     keys = assuming(keys, partial_rotary_factor=0.334, first_k_dense_replace=1)
-    sliding = per_layer(keys, "hybrid_layer_pattern", count) or [i and (i + 1) % 6 for i in range(count)]
+    sliding = flags_of(keys, "hybrid_layer_pattern", count) or [bool(i and (i + 1) % 6) for i in range(count)]
     kinds = layer_kinds(keys, (SLIDING, FULL), [SLIDING if each else FULL for each in sliding])
     made = {SLIDING: _mimo_sliding(keys), FULL: _mimo_full(keys)}
     blocks = dense_first(flagged(keys), mlp_of(keys), mixture(keys))
