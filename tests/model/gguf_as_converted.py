@@ -109,6 +109,9 @@ def _split(name: str, shape: Shape, model: PreTrainedModel) -> Iterator[tuple[st
     elif leaf in ("up_proj", "down_proj") and len(shape) == 3:
         turned = leaf == "down_proj" and shape[2] == d  # [experts, inputs, outputs]
         yield _expert(name), (shape[0], d, shape[1]) if turned else shape
+    elif "altup" in name and "projections." in name:  # one tensor of all
+        if ".0." in name:
+            yield name.replace(".0.", "."), (config.altup_num_inputs - 1, *shape)
     elif name.endswith("kv_b_proj.weight"):
         nope, value, rank = config.qk_nope_head_dim, config.v_head_dim, config.kv_lora_rank
         yield name.replace("kv_b_proj", "k_b_proj"), (config.num_attention_heads, rank, nope)

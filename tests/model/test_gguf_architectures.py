@@ -357,6 +357,42 @@ CASES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "seed_oss": ("seed_oss", "seed_oss", {"attention_bias": True, "head_dim": 32}, RMS | HEADS),
     "dots1": ("dots1", "dots1", {**MANY_KEYS, "head_dim": 32}, MANY | HEADS),
     "arcee": ("arcee", "arcee", {}, RMS),
+    "chatglm": (
+        "chatglm",
+        "glm",
+        {"attention_bias": True, "head_dim": 16},
+        {**RMS, "rope_dimension_count": 8},
+    ),
+    "glm-dsa": (
+        *("glm-dsa", "glm_moe_dsa"),
+        {**MANY_KEYS, **MLA, "index_n_heads": 4, "index_head_dim": 32, "index_topk": 64},
+        {
+            **{**MANY, **MLA_KEYS, "q_lora_rank": 32, "indexer_head_count": 4, "indexer_key_length": 32},
+            "indexer_top_k": 64,
+        },
+    ),
+    "gemma3n": (
+        *("gemma3n", "gemma3n_text"),
+        {
+            **{"head_dim": 32, "sliding_window": 32, "layer_types": PATTERN, "altup_num_inputs": 4},
+            **{"hidden_size_per_layer_input": 32, "vocab_size_per_layer_input": 96, "laurel_rank": 32},
+            **{"num_kv_shared_layers": 0, "intermediate_size": [160] * 4, "rope_parameters": GEMMA3_ROPES},
+            **{"activation_sparsity_pattern": [0.0] * 4, "final_logit_softcapping": 30.0},
+        },
+        {
+            **{**RMS, **HEADS, **SLIDES, "altup_num_inputs": 4, "embedding_length_per_layer_input": 32},
+            **{"shared_kv_layers": 0, "feed_forward_length": [160] * 4, "final_logit_softcapping": 30.0},
+        },
+    ),
+    "exaone-moe": (
+        *("exaone-moe", "exaone_moe"),
+        {
+            **{"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 96, "head_dim": 32},
+            **{"num_shared_experts": 1, "first_k_dense_replace": 1, "sliding_window": 32},
+            **{"layer_types": PATTERN, "n_group": 1, "topk_group": 1},
+        },
+        {**MANY, **HEADS, **SLIDES, "expert_shared_count": 1},
+    ),
 }
 
 

@@ -99,15 +99,17 @@ def test_the_embedded_model_is_the_catalogues() -> None:
     assert (read.sandwich_norms, read.embedding_scale) == (known.sandwich_norms, known.embedding_scale)
 
 
-@pytest.mark.parametrize("factor", [8.0, 32.0])
-def test_llama_3_tables_are_transformers_frequencies(tmp_path: Path, factor: float) -> None:
-    rope = Rope(5e5, "llama3", factor, 1.0, 4.0, 8192)
+@pytest.mark.parametrize(
+    ("factor", "high"), [(8.0, 4.0), (32.0, 4.0), (16.0, 1.0)]
+)  # the last: Llama 4 Scout
+def test_llama_3_tables_are_transformers_frequencies(tmp_path: Path, factor: float, high: float) -> None:
+    rope = Rope(5e5, "llama3", factor, 1.0, high, 8192)
     parameters = {
         "rope_theta": 5e5,
         "rope_type": "llama3",
         "factor": factor,
         "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
+        "high_freq_factor": high,
         "original_max_position_embeddings": 8192,
     }
     config = LlamaConfig(hidden_size=512, num_attention_heads=4, rope_parameters=parameters)
@@ -115,6 +117,11 @@ def test_llama_3_tables_are_transformers_frequencies(tmp_path: Path, factor: flo
     divisors = 5e5 ** (-np.arange(0, 128, 2) / 128) / scaled
     assert llama3_divisors(rope, 128) == pytest.approx(divisors, rel=1e-4)
     assert read(tmp_path, rope_freqs=divisors, attention__key_length=128).layers[0].attention.rope == rope
+
+
+def test_long_factors_are_known_by_their_tensors(tmp_path: Path) -> None:
+    rope = read(tmp_path, "phi3", tensors=("rope_factors_long.weight",)).layers[0].attention.rope
+    assert rope == Rope(5e5, "longrope")
 
 
 @pytest.mark.parametrize("table", [[1] * 8, np.linspace(1, 8, 8), [0] * 8, [np.nan] * 8, [1] * 3])
@@ -139,6 +146,7 @@ def test_another_table_is_refused(tmp_path: Path, table: Any) -> None:
         ("llama", {"rope__scaling__type": "su"}, "rope scaling 'su' is not known"),
         ("llama", {"rope__scaling__type": "yarn"}, "llama.rope.scaling.factor is missing"),
         ("llama", {"rope__dimension_count": 32}, "rope.dimension_count is 32; a head has only 16"),
+        ("llama", {"attention__value_length": 8}, "value_length is 8, key_length 16; they must be equal"),
         ("llama", {"nextn_predict_layers": 2}, "nextn_predict_layers is 2 of only 2 blocks"),
         (
             "lfm2",

@@ -8,6 +8,7 @@ from twophase.model.gguf_keys import MOST_LAYERS, Header
 from twophase.model.gguf_rope import rope_parameters
 
 EPS = ("attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon")
+UNROTATED = {"rope_type": "default"}  # where nothing is rotated, whatever a header says of it
 SLIDING, FULL = "sliding_attention", "full_attention"
 Config = dict[str, Any]
 
@@ -27,7 +28,7 @@ def common(
         raise InputError(
             f"{header.file.path}: {heads} attention heads can't share {kv_heads} key-value heads evenly"
         )
-    head_dim = head_dim or header.count("attention.key_length", d_model // heads)
+    head_dim = head_dim or _head_dim(header, d_model // heads)
     eps = header.number(EPS[1] if header.has(EPS[1]) and not header.has(EPS[0]) else EPS[0])
     return {
         "vocab_size": vocabulary(header),
@@ -47,6 +48,15 @@ def common(
         "sliding_window": header.optional("attention.sliding_window"),
         "rope_parameters": rope or rope_parameters(header, head_dim),
     }
+
+
+def _head_dim(header: Header, otherwise: int) -> int:
+    keys = header.count("attention.key_length", otherwise)
+    if (values := header.count("attention.value_length", keys)) != keys:
+        raise InputError(
+            f"{header.name('attention.value_length')} is {values}, key_length {keys}; they must be equal"
+        )
+    return keys
 
 
 def layer_count(header: Header) -> int:

@@ -15,7 +15,7 @@ PLAIN = {
     **{"starcoder2": "starcoder2", "olmo": "olmo", "glm4": "glm4", "chatglm": "glm", "arcee": "arcee"},
     **{"exaone": "exaone", "nemotron": "nemotron", "smollm3": "smollm3", "internlm2": "internlm2"},
     **{"ernie4_5": "ernie4_5", "hunyuan-dense": "hunyuan_v1_dense", "seed_oss": "seed_oss"},
-    **{"apertus": "apertus", "baichuan": "baichuan"},
+    "baichuan": "baichuan",
 }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from twophase.errors import InputError
 from twophase.model.gguf_families.common import (
+    UNROTATED,
     Config,
     common,
     experts,
@@ -85,7 +86,7 @@ def jamba(header: Header) -> Config:
     inner, d_model = header.count("ssm.inner_size"), header.count("embedding_length")
     sparse = [i in header.blocks.get("ffn_gate_inp.weight", {}) for i in range(layers)]
     return {
-        **common(header, kv_heads=kv_heads),
+        **common(header, kv_heads=kv_heads, rope=UNROTATED),
         **experts(header),
         **_periodic(header, "attn", attends),
         **_periodic(header, "expert", sparse),
@@ -168,7 +169,7 @@ def nemotron_h(header: Header) -> Config:
     mamba = _mamba2(header)
     width = max(header.each("feed_forward_length", layers)) or 1
     return {
-        **common(header, kv_heads=one_of(header, KV, header.each(KV, layers)), d_ff=width),
+        **common(header, kv_heads=one_of(header, KV, header.each(KV, layers)), d_ff=width, rope=UNROTATED),
         **({**experts(header), **_nemotron_experts(header)} if "moe" in listed else {}),
         "model_type": "nemotron_h",
         "layers_block_type": listed,

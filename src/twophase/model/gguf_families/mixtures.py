@@ -159,5 +159,4 @@ TRANSLATORS: dict[str, Translate] = {
     "deepseek2": deepseek2,
     "deepseek32": deepseek32,
     "glm-dsa": deepseek32,
-    "mistral4": deepseek2,
 }
