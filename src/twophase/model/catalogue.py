@@ -98,11 +98,12 @@ def load_model(name: str) -> Model:
         own, entry = found
         return _from_config(entry, entry["title"], f"the catalogue's {own}")
     if found.suffix == ".gguf":
-        from twophase.model.gguf_file import read_gguf
-        from twophase.model.gguf_header import read_gguf_spec
+        from twophase.model.gguf_header import spec_from_gguf
+        from twophase.model.gguf_parts import read_whole
         from twophase.model.gguf_storage import gguf_storage
 
-        return Model(read_gguf_spec(found), gguf_storage(read_gguf(found)))
+        file = read_whole(found)
+        return Model(spec_from_gguf(file), gguf_storage(file))
     config, called, where = read_config(found)
     beside = found / QUANTISED_BESIDE if found.is_dir() else found.parent / QUANTISED_BESIDE
     if not config.get("quantization_config") and beside.is_file():

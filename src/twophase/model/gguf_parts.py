@@ -31,7 +31,7 @@ def parts_of(file: GGUFFile) -> list[GGUFFile]:
         path = file.path.with_name(f"{named[1]}-{number:05}-of-{named[3]}.gguf")
         if number != int(named[2]) and not path.exists():
             raise InputError(f"{path} does not exist: it is part {number} of the {count} of {file.path.name}")
-        parts.append(file if number == int(named[2]) else read_gguf(path))
+        parts.append(file if number == int(named[2]) else read_gguf(path, texts=False))
     return parts
 
 
@@ -42,7 +42,7 @@ def whole(file: GGUFFile) -> GGUFFile:
 
 def read_whole(path: Path) -> GGUFFile:
     """`whole` of a file that is all there. InputError where it, or another part of its model, is cut off."""
-    parts = parts_of(read_gguf(path))
+    parts = parts_of(read_gguf(path, texts=False))
     for part in parts:
         size = part.path.stat().st_size
         for name, place in part.tensors.items():
