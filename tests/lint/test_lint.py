@@ -196,6 +196,9 @@ def test_weights_beyond_memory_and_uneven_heads_are_suspicious() -> None:
         ({"ttft_s": 1.0, "input_tokens": 1e300}, "input_tokens"),
         ({"tpot_s": 1.0, "concurrency": 1e30}, "a concurrency of"),
         ({"output_tokens_per_s": 1e-320}, "is no rate"),
+        ({"tpot_s": 1.0, "output_tokens": 1e-308}, "output_tokens of 1e-308 is less than one"),
+        ({"tpot_s": 1.0, "pp": 81}, "PP 81: Llama-3.3-70B has 80 layers"),
+        ({"tpot_s": 1.0, "tp": 10**300}, "tp of 1e+300 is more than 1,000,000"),
     ],
 )
 def test_what_is_not_known_is_not_checked(fields: dict[str, object], why: str) -> None:
@@ -206,6 +209,14 @@ def test_what_is_not_known_is_not_checked(fields: dict[str, object], why: str) -
 def test_contradictions_are_flagged_without_any_model() -> None:
     own = checked(model="Nothing-3B", ttft_s=9.0, e2e_s=1.0)
     assert own.why and [flag.kind for flag in own.flags] == ["suspicious"]
+
+
+def test_only_plain_digits_count_gpus_and_workers() -> None:
+    assert "unknown accelerator '²x H100'" in checked(gpu="²x H100", tpot_s=1.0).why
+    pools = {"prefill_tp_size": "²", "decode_tp_size": "9" * 5000}
+    own = checked(tpot_s=1.0, disaggregated=True, unknown=pools)
+    assert own.served is not None
+    assert own.served.decode.own.plan == Plan(1)
 
 
 def test_gpus_are_counted_before_their_name() -> None:

@@ -213,6 +213,7 @@ def test_a_list_of_objects_inside_an_object(tmp_path: Path) -> None:
         ("tpot_ms\nnan\n", "line 2, column 'tpot_ms' is 'nan'"),
         ("tpot_ms\ninf\n", "line 2, column 'tpot_ms' is 'inf'"),
         ("ttft_ms,tp\n5,two\n", "line 2, column 'tp' is 'two'"),
+        (f"ttft_ms,tp\n5,TP{'9' * 5000}\n", "line 2, column 'tp' is 'TP999"),
         ("ttft_ms,concurrency\n5,many\n", "line 2, column 'concurrency' is 'many'"),
         ("ttft_ms\n5,6\n", "line 2: 2 cells under 1 columns"),
         ("ttft_ms,ttft_ms\n5,6\n", "column 'ttft_ms' stands twice"),

@@ -37,6 +37,7 @@ app = typer.Typer(
 def main() -> None:
     """Run the verb; say what is wrong with bad input in one line on stderr, and exit with status 2."""
     warnings.formatwarning = lambda message, *rest, **more: f"twophase: {message}\n"
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(
@@ -73,9 +74,19 @@ def fail(line: str, status: int) -> None:
     shown = "".join(letter if letter.isprintable() else "?" for letter in " ".join(line.split()))
     if len(shown) > LONGEST_LINE:
         shown = f"{shown[: LONGEST_LINE // 2]} ... {shown[-LONGEST_LINE // 2 :]}"
-    if sys.stderr is not None:
+    try:
         print(f"twophase: {shown}", file=sys.stderr)
+    except OSError:  # nobody can be told: the status still is
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     sys.exit(status)
+
+
+def open_closed_streams() -> None:
+    """Python has None for a stream that is closed from the start (`twophase lint FILE >&-`)."""
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
 
 
 def show_version(wanted: bool) -> None:

@@ -75,16 +75,23 @@ def lint(
 
     from twophase.cli.progress import progress_bar
     from twophase.hardware.catalogue import load_accelerator
+    from twophase.hardware.entry import read_entries
+    from twophase.lint.lint import MOST_DEVICES
     from twophase.lint.lint import lint as lint_of
     from twophase.lint.names import Models, folder_models
     from twophase.lint.served import Sources
     from twophase.model.catalogue import load_model
     from twophase.results import read_points
 
+    for name, size in sizes.items():
+        if size is not None and size > MOST_DEVICES:
+            raise InputError(f"--{name} {size}: at most {MOST_DEVICES:,}")
     sources = Sources(Models(folder_models(models) if models else None), model, hardware)
-    if model:
+    if hardware is not None:
+        read_entries(hardware)
+    if model is not None:
         load_model(model)  # what all rows need is looked at before any
-    if gpu:
+    if gpu is not None:
         load_accelerator(gpu, hardware)
     points = read_points(file, pairs("--columns", columns), known | pairs("--given", given))
     with progress_bar() as report:

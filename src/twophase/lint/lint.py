@@ -12,7 +12,7 @@ from twophase.lint.served import Served, Sources, resolver
 from twophase.results import Point, inconsistencies
 from twophase.results.point import RATES, TIMES
 
-MOST_TOKENS, MOST_CLIENTS = 100_000_000, 10_000_000
+MOST_TOKENS, MOST_CLIENTS, MOST_DEVICES = 100_000_000, 10_000_000, 1_000_000
 SECONDS = (1e-12, 1e12)  # between which a time, or the time for one token, can be meant
 CROWDED = 1.1  # clients for each sequence that decodes, from which on a row is told of it
 
@@ -83,8 +83,13 @@ def _require_sane(point: Point) -> None:
         tokens = getattr(point, field) or 0
         if tokens > MOST_TOKENS:
             raise InputError(f"{field} of {tokens:,.0f} are more than {MOST_TOKENS:,}")
+        if 0 < tokens < 1 and field != "cached_tokens":
+            raise InputError(f"{field} of {tokens:g} is less than one")
     if (point.concurrency or 0) > MOST_CLIENTS:
         raise InputError(f"a concurrency of {point.concurrency:,.0f} is more than {MOST_CLIENTS:,}")
+    for field in ("tp", "pp", "dp", "ep", "gpus"):
+        if (getattr(point, field) or 0) > MOST_DEVICES:
+            raise InputError(f"{field} of {float(getattr(point, field)):.3g} is more than {MOST_DEVICES:,}")
     least, most = SECONDS
     for field in TIMES:
         seconds = getattr(point, field)

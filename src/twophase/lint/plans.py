@@ -1,5 +1,6 @@
 """Over which devices a row's model is dealt: as stated, and as a floor takes it."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -56,7 +57,7 @@ def workers_of(point: Point, pool: str) -> int:
 
 def _whole(cells: Mapping[str, str], name: str) -> int:
     said = cells.get(name, "").strip()
-    return int(said) if said.isdigit() else 0
+    return int(said) if re.fullmatch(r"[0-9]{1,6}", said) else 0
 
 
 def one_prompt_plan(plan: Plan, sparse: bool) -> Plan:

@@ -1,5 +1,6 @@
 """How a row says that its model is served: the deployments of both phases, and the devices."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -101,7 +102,7 @@ def _remembered(load: Callable[[str], T]) -> Callable[[str], T]:
 def _counted(gpu: str) -> tuple[int | None, str]:
     """(8, "H100") of "8x H100". A cap of its power is left out: under it no floor falls."""
     before, by, after = gpu.strip().partition("x")
-    counted = by and before.strip().isdigit() and after.strip()
+    counted = by and re.fullmatch(r"[0-9]{1,6}", before.strip()) and after.strip()
     bare = (after if counted else gpu).strip().removesuffix("-pcap")
     return (int(before) or None if counted else None), bare
 
@@ -121,6 +122,10 @@ def _served(point: Point, model: Model, name: str, accelerator: Accelerator) -> 
     else:
         prefill = decode = stated_plan(point, assumed)
         workers, devices, spread = 1, decode.devices, True
+    layers = len(model.spec.layers)
+    for plan in (prefill, decode):
+        if plan.pp > layers:
+            raise InputError(f"PP {plan.pp}: {model.spec.name} has {layers} layers, one a stage at least")
     sparse = has_experts(model.spec)
     return Served(
         model=model.spec.name.replace("--", "/"),  # a config.json named ORG--NAME.json

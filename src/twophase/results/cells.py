@@ -9,7 +9,7 @@ NUMBERS = (int, float, str)
 THOUSANDS = re.compile(r"[~≈]?\s*(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:e[+-]?\d+)?)", re.IGNORECASE)
 OFFLINE = re.compile(r"offline\s+(\d+)", re.IGNORECASE)
 UNLIMITED = re.compile(r"(?:inf(?:inity)?|max|all|fleet|saturated|unlimited|rate)\b", re.IGNORECASE)
-PARALLEL = re.compile(r"(tp|pp|dp|ep)\s*(\d*)", re.IGNORECASE)
+PARALLEL = re.compile(r"(tp|pp|dp|ep)\s*([0-9]{0,9})", re.IGNORECASE)
 KV_BESIDE = re.compile(r"(.+?)\s*\+\s*(\w+)\s*kv", re.IGNORECASE)
 FORMATS = {
     "bfloat16": "bf16",

@@ -35,14 +35,16 @@ AMBIGUOUS = set(TOKENS_A_SECOND) | {f"{name}_per_gpu" for name in TOKENS_A_SECON
 
 NAMES: dict[str, tuple[str, ...]] = {
     "row": ("case", "id", "row"),
-    "model": ("model", "model_id", "model_path", "model_name"),
+    "model": ("model", "model_id", "model_path", "model_name", "hf_id"),
     "gpu": ("gpu", "system", "hardware", "accelerator", "device", "hw", "gpu_name", "gpu_type"),
-    "gpus": ("gpus", "n_gpus", "num_gpus", "gpu_count", "world_size"),
+    "gpus": ("gpus", "n_gpus", "n_gpu", "num_gpus", "gpu_count", "world_size"),
     "tp": ("tp", "tp_size", "tensor_parallel_size", "tensor_parallel"),
     "pp": ("pp", "pp_size", "pipeline_parallel_size", "pipeline_parallel"),
     "dp": ("dp", "dp_size", "attention_dp_size", "data_parallel_size", "data_parallel"),
     "ep": ("ep", "ep_size", "moe_ep_size", "expert_parallel_size"),
-    "weights": ("weights", "gemm_quant_mode", "precision", "quantization", "dtype"),
+    "weights": (
+        *("weights", "gemm_quant_mode", "precision", "quantization", "quant", "weight_quant", "dtype"),
+    ),
     "kv": ("kv", "kv_cache_dtype", "kv_quant_mode", "kv_dtype"),
     "engine": ("engine", "framework", "backend", "endpoint_type"),
     "concurrency": (

@@ -64,6 +64,8 @@ def _given(given: Mapping[str, str]) -> dict[str, object]:
     fields: dict[str, object] = {}
     for key, value in given.items():
         as_known = named(key)
+        if cell.is_empty(value):
+            raise InputError(f"{key}={value}: the value says nothing")
         try:
             _filler(as_known.field)(fields, as_known, value)
         except InputError as error:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +59,7 @@ def _csv_rows(path: Path, text: str) -> list[Row]:
 
 
 def _check_header(path: Path, header: list[str]) -> None:
-    twice = next((name for name in header if name and header.count(name) > 1), None)
+    twice = next((name for name, times in Counter(header).items() if name and times > 1), None)
     if twice:
         raise InputError(f"{path}: column {twice!r} stands twice")
 
