@@ -38,7 +38,7 @@ def test_the_textbooks_output_digit_for_digit(run, file: Path) -> None:
     *textbook, tighter = out.splitlines()
     assert status == 0
     assert textbook == file.read_text().splitlines()
-    assert tighter.startswith("Tighter floor, logits of the last prompt token only")
+    assert tighter.startswith("Strict floor, logits of the last prompt token only")
 
 
 def test_three_textbook_files_are_there() -> None:

@@ -76,3 +76,23 @@ def test_null_and_like_of_an_entry() -> None:
     assert attention.query_rank is None
     assert load_spec("deepseek-r1").layers == load_spec("deepseek-v3").layers
     assert load_spec("deepseek-r1").name == "DeepSeek-R1"
+
+
+@pytest.mark.parametrize(
+    ("asked", "shape"),
+    [
+        ("Llama-3.1-8B-Instruct", "llama-3.1-8b"),
+        ("gemma-3-27b-it", "gemma-3-27b"),
+        ("Llama 3.1 70B", "llama-3.1-70b"),
+        ("Qwen/Qwen3-30B-A3B-Instruct-2507", "qwen3-30b-a3b"),
+        ("Mistral-7B-Instruct-v0.1", "mistral-7b"),
+    ],
+)
+def test_tunings_have_the_shape_of_their_base(asked: str, shape: str) -> None:
+    assert load_spec(asked) == load_spec(shape)
+
+
+@pytest.mark.parametrize("asked", ["Qwen/Qwen3-32B-AWQ", "acme/llama-3-8b", "llama-3-8b-fp8x", "-instruct"])
+def test_what_may_be_another_network_or_format_is_not_guessed_at(asked: str) -> None:
+    with pytest.raises(InputError):
+        load_spec(asked)

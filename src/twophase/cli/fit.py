@@ -47,7 +47,10 @@ def fit(
     kv: Annotated[str, typer.Option(metavar="FORMAT", help="How the KV cache is stored.")] = "bf16",
     engine: Annotated[Engine, typer.Option(help="Whose memory management.")] = "vllm",
     engine_version: Annotated[
-        str | None, typer.Option(metavar="VERSION", help="Such as 0.16.", show_default="the newest known")
+        str | None,
+        typer.Option(
+            metavar="VERSION", help="Such as 0.16.", show_default="the newest, and 0.16 must fit, too"
+        ),
     ] = None,
     utilization: Annotated[
         float | None,

@@ -43,7 +43,7 @@ def exchanges(own: Deployment, spans: Spans, accelerator: Accelerator) -> list[E
     found = []
     reductions = sum(_reductions(layer, plan) for layer in own.spec.layers)
     if plan.tp > 1 and reductions:
-        found.append(_all_reduces(payload, plan, reductions, _link(accelerator, plan.tp)))
+        found.append(_all_reduces(payload, plan.tp, reductions, accelerator))
     if plan.ep > 1:
         found += _all_to_alls(own, rows, _link(accelerator, plan.tp * plan.dp))
     if plan.pp > 1:
@@ -69,12 +69,24 @@ def _link(accelerator: Accelerator, devices: int) -> Link:
     return accelerator.intra if devices <= accelerator.devices_per_node else accelerator.inter
 
 
-def _all_reduces(payload: Floats, plan: Plan, times: int, link: Link) -> Exchange:
-    n, others = payload, plan.tp - 1
-    ring = 2 * others / plan.tp * n / link.bandwidth + 2 * others * link.latency_s
-    one_shot = others * n / link.bandwidth + link.latency_s
-    sent = np.where(ring <= one_shot, 2 * others / plan.tp, others) * n
-    return Exchange("all-reduce", times, times * sent, times * np.minimum(ring, one_shot))
+def _all_reduces(payload: Floats, tp: int, times: int, accelerator: Accelerator) -> Exchange:
+    """Beyond a node: reduced inside each, every device's share of that between the nodes, and back."""
+    inside = min(tp, accelerator.devices_per_node)
+    nodes = -(-tp // inside)
+    sent, seconds = _all_reduce(payload, inside, accelerator.intra)
+    if nodes > 1:
+        between, more = _all_reduce(payload / inside, nodes, accelerator.inter)
+        sent, seconds = sent + between, seconds + more
+    return Exchange("all-reduce", times, times * sent, times * seconds)
+
+
+def _all_reduce(payload: Floats, devices: int, link: Link) -> tuple[Floats, Floats]:
+    """(bytes that a device sends, seconds)."""
+    others = devices - 1
+    ring = 2 * others / devices * payload / link.bandwidth + 2 * others * link.latency_s
+    one_shot = others * payload / link.bandwidth + link.latency_s * (others > 0)
+    sent = np.where(ring <= one_shot, 2 * others / devices, others) * payload
+    return sent, np.minimum(ring, one_shot)
 
 
 def _all_to_alls(own: Deployment, rows: Floats, link: Link) -> list[Exchange]:

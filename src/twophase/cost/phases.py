@@ -39,7 +39,7 @@ class PhaseRow:
     roofline_s: float  # the slower of the two, stage by stage
     floor_s: float
     communication_s: float
-    tokens_per_s: float  # of the deployment, by roofline_s
+    tokens_per_s: float  # of the deployment, by the slower of roofline_s and communication_s
 
     @property
     def intensity(self) -> float:
@@ -191,7 +191,8 @@ def _rows(
     return [
         PhaseRow(*row)
         for row in zip(
-            *(each.tolist() for each in (*columns, least, moved, made / table.seconds)), strict=True
+            *(each.tolist() for each in (*columns, least, moved, made / np.maximum(table.seconds, moved))),
+            strict=True,
         )
     ]
 

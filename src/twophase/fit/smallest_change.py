@@ -31,18 +31,38 @@ class Change:
 
 def smallest_changes(model: Model, accelerator: Accelerator, serving: Serving, found: Fit) -> list[Change]:
     """One of each kind, the cheapest first; two at once where none alone is enough; [] where nothing is."""
-    alone = [
-        *_version(model, accelerator, serving, found),
+    alone = _alone(model, accelerator, serving, found)
+    if serving.version is None and serving.engine in OLDER:
+        alone = _with_newest(model, accelerator, serving, alone)
+    more_devices = any("--tp" in each.flags or "--pp" in each.flags for each in alone)
+    if alone:
+        return alone if more_devices else [*alone, *_nodes(model, accelerator, serving)]
+    return [*_fewer_bits_and_wider(model, accelerator, serving), *_nodes(model, accelerator, serving)]
+
+
+def _alone(model: Model, accelerator: Accelerator, serving: Serving, found: Fit) -> list[Change]:
+    return [
         *_utilization(model, accelerator, serving, found),
         *_length(model, accelerator, serving, found),
         *_kv(model, accelerator, serving),
         *_bits(model, accelerator, serving),
         *_wider(model, accelerator, serving),
     ]
-    return alone or [
-        *_fewer_bits_and_wider(model, accelerator, serving),
-        *_nodes(model, accelerator, serving),
-    ]
+
+
+def _with_newest(
+    model: Model, accelerator: Accelerator, serving: Serving, alone: list[Change]
+) -> list[Change]:
+    """And what is enough where the engine is known to be new: the version alone, or with one change more."""
+    version = newer_than(serving.engine, OLDER[serving.engine])
+    newer = replace(serving, version=version)
+    made = fit(model, accelerator, newer)
+    flag = f"--engine-version {version}"
+    if made.fits:
+        return [Change(flag, made), *alone]
+    have = {each.flags.split()[0] for each in alone}
+    more = [each for each in _alone(model, accelerator, newer, made) if each.flags.split()[0] not in have]
+    return [*alone, *(Change(f"{each.flags} {flag}", each.fit) for each in more)]
 
 
 def _hopeless(model: Model, accelerator: Accelerator, serving: Serving) -> bool:
@@ -67,12 +87,6 @@ def _tried(model: Model, accelerator: Accelerator, serving: Serving, flags: str)
         return
     if made.fits:
         yield Change(flags, made)
-
-
-def _version(model: Model, accelerator: Accelerator, serving: Serving, found: Fit) -> Iterator[Change]:
-    if found.older:
-        newer = newer_than(serving.engine, OLDER[serving.engine])
-        yield from _tried(model, accelerator, replace(serving, version=newer), f"--engine-version {newer}")
 
 
 def _utilization(model: Model, accelerator: Accelerator, serving: Serving, found: Fit) -> Iterator[Change]:

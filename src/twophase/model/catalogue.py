@@ -1,6 +1,7 @@
 """Models by name or by path."""
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ SEEING = ("vision_config", "audio_config")
 SEEING_UNSAID = ("step3p7",)  # flat files that leave out the tower which their class always has
 SOME = ("llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v3")
 NULL = "null"
+TUNED = re.compile(r"(?:-(?:instruct|it|chat|base|hf|thinking))?(?:-v\d(?:\.\d)?)?(?:-\d{4})?$")
 QUANTISED_BESIDE = "hf_quant_config.json"  # where ModelOpt says how a checkpoint is quantised
 
 
@@ -49,13 +51,17 @@ def catalogue() -> dict[str, dict[str, Any]]:
 
 
 def entry_of(name: str) -> tuple[str, dict[str, Any]] | None:
-    """(name, entry) of a model by its name or by where it is published (Qwen/Qwen3-8B), in any case."""
-    wanted = name.lower()
-    for text in _files():
-        if f'"{wanted}"' in text.lower():  # so that one family's file is parsed, not all
-            for own, entry in _entries(text).items():
-                if wanted in (own, entry["source"].lower(), *map(str.lower, entry.get("also", ()))):
-                    return own, entry
+    """(name, entry) of a model by its name or by where it is published (Qwen/Qwen3-8B), in any case.
+
+    A tuning that has no entry of its own has the shape of the base: gemma-3-27b-it is gemma-3-27b.
+    """
+    asked = name.lower().replace(" ", "-")
+    for wanted in dict.fromkeys((name.lower(), asked, TUNED.sub("", asked))):
+        for text in _files():
+            if f'"{wanted}"' in text.lower():  # so that one family's file is parsed, not all
+                for own, entry in _entries(text).items():
+                    if wanted in (own, entry["source"].lower(), *map(str.lower, entry.get("also", ()))):
+                        return own, entry
     return None
 
 
@@ -132,7 +138,8 @@ def _find(name: str) -> tuple[str, dict[str, Any]] | Path:
     if path.suffix == ".json" or "/" in name:
         hint = nearest(path.name, catalogue()) if path.suffix != ".json" else ""
         raise InputError(
-            f"{name} does not exist: give a model directory, a config.json, a .gguf file or a name{hint}"
+            f"{name} does not exist, and no model is called so: give a directory, a config.json, a .gguf file"
+            f" or a name{hint}"
         )
     hint = nearest(name, catalogue()) or f"; {len(catalogue())} are known, {', '.join(SOME)} among them"
     raise InputError(f"no model is called {name!r}{hint}")

@@ -158,9 +158,12 @@ def verdict(report: FitReport) -> str:
         return f"{report.spec.name} fits on {on}: {own.capacity.concurrency:.2f} sequences of {length}"
     what = "one sequence of " + length
     if own.older:
-        version = f" {own.older.serving.version} and before; the pool shown is the newest's"
-        on = on.replace(ENGINES[asked.engine], ENGINES[asked.engine] + version)
-    elif own.kv_pool_bytes <= 0:
+        before = f"{ENGINES[asked.engine]} {own.older.serving.version} and before"
+        return (
+            f"{report.spec.name} is not sure to fit on {on}: with {before} it is "
+            f"{gib(own.short_bytes)} short; later ones have room for {length}, as shown"
+        )
+    if own.kv_pool_bytes <= 0:
         what = "weights and reserve alone leave no KV pool"
     elif own.over_bytes > 0:
         what = "weights and KV pool are more than its memory"

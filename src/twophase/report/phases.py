@@ -1,24 +1,27 @@
 """The table of both phases: the textbook's layout as plain text, and rich tables on a terminal."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from twophase.cost.communication import bubble
-from twophase.cost.deployment import Deployment
+from twophase.cost.deployment import Deployment, device_stages
 from twophase.cost.parallel import Plan, resident_bytes
 from twophase.cost.phases import PhaseRow, Phases
 from twophase.cost.textbook import Logits
 from twophase.hardware.accelerator import Accelerator
 from twophase.model.cache import kv_bytes_per_token
 from twophase.model.counts import all_matmul_parameters, matmul_parameters
+from twophase.model.spec import MoE
 from twophase.model.stored import matmul_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 HEADS = ("GFLOP", "GB", "FLOP/B", "t_comp ms", "t_mem ms", "bound", "tok/s")
+SHORT = {"communication": "link"}  # as its column is called
 WIDTHS = (7, 9, 6, 7, 10, 9, 9, 8, 9)  # and a space between, which a wide figure never fills
 
 
@@ -34,9 +37,12 @@ class PhasesReport:
 
     @property
     def arithmetic(self) -> str:
-        """Operands' type of the blocks' matmuls."""
-        own = self.deployment
-        return own.arithmetic or own.storage.linear.arithmetic
+        """Operands' type of most FLOPs of the blocks' matmuls."""
+        flops: dict[str, float] = defaultdict(float)
+        for stage in device_stages(self.deployment):
+            for (_, kind), each in stage.matrix_flops.items():
+                flops[kind] += each
+        return max(flops, key=lambda kind: flops[kind])
 
     @property
     def peak_flops(self) -> float:
@@ -56,7 +62,7 @@ def plain(report: PhasesReport) -> str:
     lines = [*about(report), "", prefill_title(report), aligned(heads(report, "prompt"))]
     lines += [aligned(prefill_cells(row, report.parallel)) for row in report.phases.prefill]
     for batch, rows in by_batch(report.phases.decode):
-        lines += ["", decode_title(batch), aligned(heads(report, "context"))]
+        lines += ["", decode_title(report, batch), aligned(heads(report, "context"))]
         lines += [aligned(decode_cells(row, report.parallel)) for row in rows]
     return "\n".join([*lines, "", *closing(report)])
 
@@ -82,7 +88,7 @@ def rich(report: PhasesReport, console: "Console") -> None:
     console.print(table(prefill_title(report), heads(report, "prompt"), rows, "bright_blue"))
     for batch, own in by_batch(report.phases.decode):
         rows = [decode_cells(row, report.parallel) for row in own]
-        console.print(table(decode_title(batch), heads(report, "context"), rows, "dark_orange"))
+        console.print(table(decode_title(report, batch), heads(report, "context"), rows, "dark_orange"))
     console.print(*map(Text, closing(report)), sep="\n")
 
 
@@ -131,11 +137,21 @@ def heads(report: PhasesReport, first: str) -> tuple[str, ...]:
 
 def prefill_title(report: PhasesReport) -> str:
     rows = "" if report.logits == "all" else ", logits of the last token only"
-    return f"Prefill of one prompt (roofline lower bound on TTFT){rows}"
+    return f"Prefill of one prompt ({of_experts(report, 'TTFT')}){rows}"
 
 
-def decode_title(batch: int) -> str:
-    return f"One decode step, batch {batch} (roofline lower bound on inter-token latency)"
+def decode_title(report: PhasesReport, batch: int) -> str:
+    return f"One decode step, batch {batch} ({of_experts(report, 'inter-token latency')})"
+
+
+def of_experts(report: PhasesReport, latency: str) -> str:
+    """What a table bounds: where experts are routed, only on the average."""
+    routed = any(isinstance(layer.feed_forward, MoE) for layer in report.deployment.spec.layers)
+    return (
+        f"roofline of {latency}, experts as uniform routing touches them"
+        if routed
+        else (f"roofline lower bound on {latency}")
+    )
 
 
 def aligned(cells: Sequence[str]) -> str:
@@ -152,7 +168,7 @@ def prefill_cells(row: PhaseRow, parallel: bool) -> tuple[str, ...]:
         f"{row.compute_s * 1e3:.2f}",
         f"{row.memory_s * 1e3:.2f}",
         *(f"{row.communication_s * 1e3:.2f}",) * parallel,
-        row.bound[:8],
+        SHORT.get(row.bound, row.bound),
         f"{row.tokens_per_s:.0f}",
     )
 
@@ -166,7 +182,7 @@ def decode_cells(row: PhaseRow, parallel: bool) -> tuple[str, ...]:
         f"{row.compute_s * 1e3:.3f}",
         f"{row.memory_s * 1e3:.2f}",
         *(f"{row.communication_s * 1e3:.2f}",) * parallel,
-        row.bound[:8],
+        SHORT.get(row.bound, row.bound),
         f"{row.tokens_per_s:.0f}",
     )
 
@@ -191,7 +207,7 @@ def closing(report: PhasesReport) -> list[str]:
         f"Request of {request.prompt_tokens} in, {request.output_tokens} out at batch {request.batch}: "
         f"prefill {milliseconds(request.prefill_s)} ms, decode {milliseconds(request.decode_s)} ms "
         f"({request.decode_share * 100:.0f}% of the time)",
-        f"Tighter floor, logits of the last prompt token only and exact causal pairs: prefill of "
+        f"Strict floor, logits of the last prompt token only and exact causal pairs: prefill of "
         f"{request.prompt_tokens} tokens {request.prefill_floor_s * 1e3:.2f} ms"
         + (f", compute-bound from {own.crossover_prompt_floor}" if own.crossover_prompt_floor else ""),
         *pipeline(report.deployment.plan),
