@@ -108,8 +108,10 @@ def test_a_measurement_is_saved_and_read_back(run, tmp_path: Path, monkeypatch: 
     [
         (["--budget", "0"], "--budget 0: must be greater than zero"),
         (["--budget", "inf"], "--budget inf: must be greater than zero, and finite"),
-        (["--save", "/no/such/folder/me.toml"], "give a file in a directory that exists"),
-        (["--save", "/"], "give a file"),
+        (["--save", "/no/such/folder/me.toml"], "can't be written: give a file in a folder that is there"),
+        (["--save", "/"], "it is a directory"),
+        (["--save", "long" * 100], "File name too long"),
+        (["--save", "/dev/null"], "it is a device or a pipe"),
         (["--threads", "0"], "--threads 0: this machine offers 1 to"),
     ],
 )

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -262,11 +263,15 @@ def test_json_beside_a_plot_stays_one_document(run, tmp_path: Path) -> None:
         ("missing/x.png", "can't be written"),
         ("file/x.png", "can't be written"),
         ("x" * 300 + ".svg", "can't be written"),
+        ("pipe.svg", "it is a device or a pipe"),
+        ("loop.svg", "can't be written"),
     ],
 )
 def test_a_plot_that_can_not_be_written_is_said_first(run, tmp_path: Path, name: str, says: str) -> None:
     (tmp_path / "folder.png").mkdir()
     (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "pipe.svg")  # which nobody reads
+    (tmp_path / "loop.svg").symlink_to("loop.svg")
     status, out, err = run("phases", "--plot", tmp_path / name)
     assert (status, out) == (2, "")
     assert says in err and err.startswith("twophase: --plot ") and err.count("\n") == 1

@@ -1,6 +1,5 @@
 """twophase diagnose: where the time of a real request goes on this machine, and what would help."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -15,10 +14,11 @@ from twophase.cli.options import (
     ThreadsOption,
     positive,
     request_of,
+    require_writable,
     threads_of,
+    write,
 )
 from twophase.cli.progress import progress_bar
-from twophase.errors import InputError
 
 
 def diagnose(
@@ -72,10 +72,7 @@ def diagnose(
     if html is not None:
         from twophase.report.diagnosis_html import page
 
-        try:
-            html.write_text(page(diagnosis), encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"--html {html} can't be written: {error.strerror}") from None
+        write("--html", html, page(diagnosis).encode())
         if not as_json:
             print(f"\nThe page: {html}")
 
@@ -85,6 +82,4 @@ def require_page(path: Path) -> None:
     from twophase.report.vega import require_charts
 
     require_charts()
-    folder = path.parent
-    if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
-        raise InputError(f"--html {path} can't be written: give a file in a folder that is there and yours")
+    require_writable("--html", path)

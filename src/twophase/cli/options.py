@@ -3,7 +3,9 @@
 import math
 import os
 import re
+import stat
 import sys
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -47,6 +49,29 @@ def request_of(text: str) -> tuple[int, int]:
             f"--request {text}: give prompt and output tokens as IN:OUT, both at least 1, like 2000:500"
         )
     return prompt, output
+
+
+def require_writable(option: str, path: Path) -> None:
+    """InputError before the work whose result is to be written, not after it."""
+    what = f"{option} {path} can't be written"
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        mode = None
+    except OSError as error:
+        raise InputError(f"{what}: {error.strerror}") from None
+    folder = path.parent
+    if not folder.is_dir() or not os.access(folder if mode is None else path, os.W_OK):
+        raise InputError(f"{what}: give a file in a folder that is there and yours")
+    if mode is not None and not stat.S_ISREG(mode):
+        raise InputError(f"{what}: it is a {'directory' if stat.S_ISDIR(mode) else 'device or a pipe'}")
+
+
+def write(option: str, path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise InputError(f"{option} {path} can't be written: {error.strerror}") from None
 
 
 def warn(line: str) -> None:

@@ -1,6 +1,5 @@
 """twophase phases: what each phase of a model costs at least on an accelerator, in two tables."""
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -18,7 +17,7 @@ from twophase.cli.deployment import (
     TpOption,
     WeightsOption,
 )
-from twophase.cli.options import JsonOption, request_of, warn
+from twophase.cli.options import JsonOption, request_of, require_writable, warn, write
 from twophase.cli.sizes import LARGEST, MOST, sizes_of
 from twophase.errors import InputError
 
@@ -154,19 +153,13 @@ def require_plot(path: Path) -> None:
     if path.suffix.lower() not in PLOTS:
         raise InputError(f"--plot {path}: give a file that ends in {', '.join(PLOTS[:-1])} or {PLOTS[-1]}")
     require_charts()
-    folder = path.parent
-    there = os.path.exists(path)  # unlike the path's own, False for a name that is too long
-    if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(path if there else folder, os.W_OK):
-        raise InputError(f"--plot {path} can't be written: give a file in a folder that is there and yours")
+    require_writable("--plot", path)
 
 
 def write_plot(report: "PhasesReport", path: Path) -> None:
     from twophase.report.phases_plot import draw
 
-    try:
-        path.write_bytes(draw(report, path.suffix.lower()))
-    except OSError as error:
-        raise InputError(f"--plot {path} can't be written: {error.strerror}") from None
+    write("--plot", path, draw(report, path.suffix.lower()))
 
 
 def does_not_fit(model: str, accelerator: str, own: "Residence", devices: int) -> str:

@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from twophase.cli.engine import engine_room
-from twophase.cli.options import JsonOption, ThreadsOption, positive, threads_of
+from twophase.cli.options import JsonOption, ThreadsOption, positive, require_writable, threads_of, write
 from twophase.cli.progress import progress_bar
-from twophase.errors import InputError
 
 
 def probe(
@@ -24,7 +23,7 @@ def probe(
     positive("--budget", budget)
     cores = threads_of(threads)
     if save is not None:
-        require_writable(save)
+        require_writable("--save", save)
     with engine_room():
         from twophase.hardware.cuda import devices
         from twophase.hardware.probe import probe_cuda, probe_machine
@@ -42,11 +41,5 @@ def probe(
             found.append(probe_cuda(index, title, memory, each_s))
     if save is not None:
         heading = f"Measured by twophase probe; --hardware {save.name} reads it."
-        save.write_text(to_toml({each.name: each for each in found}, heading), encoding="utf-8")
+        write("--save", save, to_toml({each.name: each for each in found}, heading).encode())
     print(render.to_json(found, one=False) if json else "\n\n".join(map(render.plain_one, found)))
-
-
-def require_writable(path: Path) -> None:
-    """InputError before a minute's work, not after it."""
-    if path.is_dir() or not path.parent.is_dir():
-        raise InputError(f"--save {path}: give a file in a directory that exists")
