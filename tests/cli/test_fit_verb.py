@@ -106,3 +106,12 @@ def test_bad_input_is_one_line(run: Run, arguments: tuple[str, ...], said: str) 
     status, out, err = run("fit", "llama-3.1-8b", *arguments)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert said in err
+
+
+def test_a_length_beyond_the_models_window_is_a_warning(run) -> None:
+    status, out, err = run("fit", "llama-3-8b", "--max-model-len", "9000")
+    assert status == 0 and out
+    assert err == (
+        "twophase: warning: --max-model-len 9000 is beyond Llama-3-8B's context window of 8192: "
+        "engines refuse it unless told otherwise\n"
+    )

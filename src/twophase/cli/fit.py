@@ -16,7 +16,7 @@ from twophase.cli.deployment import (
     WeightsOption,
     loaded,
 )
-from twophase.cli.options import JsonOption
+from twophase.cli.options import JsonOption, warn
 from twophase.cli.sizes import sizes_of
 from twophase.errors import InputError
 
@@ -136,6 +136,11 @@ def fit(
     )
     own = loaded(model, weights)
     accelerator = load_accelerator(gpu, hardware)
+    if max_model_len is not None and max_model_len > own.spec.context_length:
+        warn(
+            f"--max-model-len {max_model_len} is beyond {own.spec.name}'s context window of "
+            f"{own.spec.context_length}: engines refuse it unless told otherwise"
+        )
     found = fit_of(own, accelerator, serving)
     needs = [] if found.fits else smallest_changes(own, accelerator, serving, found)
     show(FitReport(own.spec, accelerator, found, needs, contexts), json=json, plain=plain)
