@@ -228,3 +228,10 @@ def test_heavy_imports_stay_out() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_mix_of_formats_is_said_to_be_an_average(run) -> None:
+    status, out, err = run("model", "llama-3.1-8b", "--weights", "q4_k_m")
+    assert status == 0 and "Q4_K_M" in out
+    assert "Q4_K_M mixes formats" in err and "4.89 bits a weight" in err and err.count("\n") == 1
+    assert run("model", "llama-3.1-8b", "--weights", "q4_k")[2] == ""

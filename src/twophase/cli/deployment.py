@@ -55,6 +55,11 @@ def loaded(name: str, weights: str | None, as_published: bool = False) -> "Model
 
     published = load_model(name)
     model = published if as_published and weights is None else served(published, weights)
+    if model.storage.linear.approximate:
+        warn(
+            f"{model.storage.name.upper()} mixes formats, in each model others: bytes are by an average of "
+            f"{model.storage.linear.bits:.2f} bits a weight; a GGUF file itself is counted exactly"
+        )
     promised = unsaid_format(published) if weights is None else None
     if promised:
         warn(

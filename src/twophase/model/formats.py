@@ -108,6 +108,7 @@ FORMATS: dict[str, Format] = {
 ALIASES = {
     **{"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "f16": "fp16", "fp32": "float32"},
     **{"f32": "float32", "int8-a8": "int8", "w8a8": "int8", "int4-g128": "int4", "nf4": "bnb-nf4"},
+    "w4a16": "int4",
 }
 
 # Bytes of an element, with its share of the scales where groups have them; one a tensor or a head is nothing.

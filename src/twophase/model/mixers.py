@@ -32,7 +32,6 @@ class Indexer:
         int | None
     )  # its queries come from attention's compressed queries; None: from the hidden state
     weighted: bool = True  # a learned weight for each head's score (weights_proj)
-    qk_norm: Literal["key-layer", "both-rms"] = "key-layer"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from twophase.model.quantization import uniform
 SAID = re.compile(
     r"(?:^|[^a-z0-9])(nvfp4|mxfp4|fp8|int8|int4|awq|gptq|w8a8|w4a16)(?![a-z0-9])", re.IGNORECASE
 )
-ALIASES = {"w4a16": "int4"}
 
 
 def served(model: Model, weights: str | None) -> Model:
@@ -27,5 +26,4 @@ def unsaid_format(model: Model) -> str | None:
     found = SAID.search(model.spec.name)
     if found is None or model.storage.name not in ("float32", "bf16", "fp16"):
         return None
-    called = found[1].lower()
-    return format_named(ALIASES.get(called, called)).name
+    return format_named(found[1]).name

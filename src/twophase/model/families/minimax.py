@@ -78,7 +78,6 @@ def minimax_m3(keys: Keys, name: str) -> ModelSpec:
         dim=sparse.count("index_head_dim"),
         query_rank=None,
         weighted=False,
-        qk_norm="both-rms",
     )
     picked = sparse.count("index_topk_blocks") * sparse.count("index_block_size")
     made = {FULL: full, INDEXED: replace(full, top_k=picked, indexer=indexer)}
