@@ -15,7 +15,7 @@ from twophase.model.mixers import Attention, Rope
 from twophase.model.spec import MLP, Layer, ModelSpec
 
 SPANS = st.lists(
-    st.builds(Span, st.just(0), st.integers(1, 3000), st.integers(0, 3000), wants_logits=st.booleans()),
+    st.builds(Span, st.just(0), st.integers(1, 3000), st.integers(0, 3000), logit_rows=st.integers(0, 1)),
     min_size=1,
     max_size=4,
 )
@@ -74,7 +74,7 @@ def test_a_pass_of_two_reads_the_weights_once_where_two_passes_read_them_twice(
     price = price_of(spec, 2.0, 2.0)
     apart = [price(Pass(tuple(each))) for each in (some, others)]
     together = price(Pass((*some, *others)))
-    heads = min(any(span.wants_logits for span in each) for each in (some, others))
+    heads = min(any(span.logit_rows for span in each) for each in (some, others))
     blocks = sum(
         24 * 8 * 2 * (each.attention.heads + each.attention.kv_heads) + 3 * 24 * 48 for each in spec.layers
     )

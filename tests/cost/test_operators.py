@@ -83,8 +83,8 @@ def test_bytes_by_hand() -> None:
 
 def test_only_rows_that_want_logits_pay_for_the_head() -> None:
     head = [
-        made(small(), Pass((Span(0, 9, 0, wants_logits=wants), Span(1, 1, 5, wants_logits=wants))))["head"]
-        for wants in (True, False)
+        made(small(), Pass((Span(0, 9, 0, logit_rows=wants), Span(1, 1, 5, logit_rows=wants))))["head"]
+        for wants in (1, 0)
     ]
     assert [each.total_flops for each in head] == [2 * 2 * 8 * 32, 0]
     assert [each.read_bytes for each in head] == [2 * 8 * 32, 0]
@@ -94,7 +94,7 @@ def test_only_rows_that_want_logits_pay_for_the_head() -> None:
 def test_chunks_do_the_work_of_the_whole(prompt: int, cut: int, window: int | None) -> None:
     spec, cut = small(window), min(cut, prompt)
     whole = price_of(spec, 2.0, 2.0)(Pass((Span(0, prompt, 0),)))[0]
-    chunks = [Pass((Span(0, cut, 0, wants_logits=cut == prompt),))]
+    chunks = [Pass((Span(0, cut, 0, logit_rows=int(cut == prompt)),))]
     chunks += [Pass((Span(0, prompt - cut, cut),))] if cut < prompt else []
     assert sum(price_of(spec, 2.0, 2.0)(each)[0] for each in chunks) == whole
 

@@ -32,7 +32,7 @@ class StubExecutor:
             end = span.context + span.new
             for position in range(end):
                 assert self.kv[self._place(span.blocks, position)] == (span.sequence, position)
-            if span.wants_logits:
+            if span.logit_rows:
                 tokens[span.sequence] = [1000 * span.sequence + end]
                 if end + 1 >= self.stop_after.get(span.sequence, end + 2):
                     stopped.add(span.sequence)

@@ -48,7 +48,7 @@ def check_pass(pass_: Pass, limits: Limits) -> None:
     assert len(spans) <= limits.max_sequences
     assert len({span.sequence for span in spans}) == len(spans)
     assert all(span.new >= 1 for span in spans)
-    assert all(span.wants_logits for span in spans[:-1])  # only the last may be cut by the budget
+    assert all(span.logit_rows for span in spans[:-1])  # only the last may be cut by the budget
     assert all(len(s.blocks) == -(-(s.context + s.new) // limits.block_size) for s in spans)
     decodes = [span.context > 0 and span.new == 1 for span in spans]
     assert decodes == sorted(decodes, reverse=True)

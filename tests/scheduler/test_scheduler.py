@@ -22,7 +22,7 @@ def test_a_prompt_is_one_pass_and_each_further_token_another() -> None:
     assert scheduler.add(Request(7, prompt_tokens=20, max_output=3)) is None
     passes = served(scheduler)
     assert [p.shape for p in passes] == [((20, 0),), ((1, 20),), ((1, 21),)]
-    assert all(span.sequence == 7 and span.wants_logits for p in passes for span in p.spans)
+    assert all(span.sequence == 7 and span.logit_rows for p in passes for span in p.spans)
     assert scheduler.free_blocks == 8 and len(scheduler) == 0
 
 
@@ -35,9 +35,9 @@ def test_block_accounting() -> None:
         pass_ = scheduler.schedule()
         assert pass_ is not None
         (span,) = pass_.spans
-        chunks.append((span.new, span.wants_logits))
-        scheduler.commit(pass_, Outcome({0: [1]} if span.wants_logits else {}))
-    assert chunks == [(128, False), (128, False), (128, False), (128, False), (14, True)]
+        chunks.append((span.new, span.logit_rows))
+        scheduler.commit(pass_, Outcome({0: [1]} if span.logit_rows else {}))
+    assert chunks == [(128, 0), (128, 0), (128, 0), (128, 0), (14, 1)]
     assert 43 - scheduler.free_blocks == 33
     scheduler.add(Request(1, 526, 8))
     for _ in range(7):
@@ -64,7 +64,7 @@ def test_decodes_first_then_the_prompt_fills_the_budget() -> None:
         pass_ = scheduler.schedule()
         assert pass_ is not None
         shapes.append(pass_.shape)
-        scheduler.commit(pass_, Outcome({s.sequence: [1] for s in pass_.spans if s.wants_logits}))
+        scheduler.commit(pass_, Outcome({s.sequence: [1] for s in pass_.spans if s.logit_rows}))
     decodes = [((1, 2 + i),) * 3 for i in range(3)]
     assert shapes == [(*decodes[0], (5, 0)), (*decodes[1], (4, 5)), decodes[2]]
 

@@ -14,7 +14,8 @@ class Span:
     new: int
     context: int
     blocks: tuple[int, ...] = ()  # the sequence's KV blocks, covering context + new tokens
-    wants_logits: bool = True  # the last row's logits are needed: the span reaches the end of known tokens
+    logit_rows: int = 1  # last rows whose logits are needed: none before the end of known tokens, one for
+    # each draft more where it verifies some
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ def spans_of(pass_: Pass) -> Spans:
         new=np.array([span.new for span in pass_.spans], np.int64),
         context=np.array([span.context for span in pass_.spans], np.int64),
         count=np.ones(len(pass_.spans), np.int64),
-        logits=np.array([span.wants_logits for span in pass_.spans], np.int64),
+        logits=np.array([span.logit_rows for span in pass_.spans], np.int64),
     )
 
 

@@ -20,7 +20,7 @@ class Batch:
     positions: Ints  # [rows], each row's place in its sequence
     slots: Ints  # [rows], its block · 16 + place in the block
     tables: Ints  # [spans, blocks]
-    logit_rows: Ints  # the last row of each span that wants logits
+    logit_rows: Ints  # rows whose logits are wanted, span by span
     spans: tuple[tuple[int, int], ...]  # (new, context)
 
     def items(self, heads: int, kv_heads: int) -> Ints:
@@ -45,6 +45,6 @@ def make_batch(pass_: Pass, tokens: Mapping[int, Sequence[int]]) -> Batch:
         tables[row, : len(span.blocks)] = span.blocks
     owner = np.repeat(np.arange(len(spans)), [s.new for s in spans])
     slots = tables[owner, positions // BLOCK_SIZE] * BLOCK_SIZE + positions % BLOCK_SIZE
-    ends = np.cumsum([s.new for s in spans]) - 1
-    wanting = np.array([s.wants_logits for s in spans])
-    return Batch(ids, positions, slots, tables, ends[wanting], pass_.shape)
+    ends = np.cumsum([s.new for s in spans])
+    wanted = [np.arange(end - s.logit_rows, end) for s, end in zip(spans, ends.tolist(), strict=True)]
+    return Batch(ids, positions, slots, tables, np.concatenate(wanted), pass_.shape)

@@ -59,7 +59,7 @@ class Executor:
         started = time.perf_counter()
         best = np.argmax(self.logits(pass_), axis=1).tolist()
         seconds = time.perf_counter() - started
-        wanting = [span.sequence for span in pass_.spans if span.wants_logits]
+        wanting = [span.sequence for span in pass_.spans if span.logit_rows]
         kept = dict(zip(wanting, best, strict=True))
         for sequence, token in kept.items():
             self.tokens[sequence].append(token)

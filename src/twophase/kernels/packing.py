@@ -1,7 +1,7 @@
 """Weights into panels, the one layout that both phases read, and float32 into bf16."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -9,6 +9,13 @@ from numpy.typing import DTypeLike, NDArray
 from twophase.kernels.lanes import LANES
 
 CACHE_LINE = 64
+
+
+class Panels(NamedTuple):
+    """A matrix [n, k] in panels of 16 outputs, flat, and the scales of its groups where it is quantised."""
+
+    values: NDArray[Any]
+    scales: NDArray[Any]  # empty for bf16 and float32
 
 
 def padded(size: int) -> int:

@@ -13,6 +13,9 @@ class Request:
     id: int
     prompt_tokens: int
     max_output: int  # tokens after which it ends, unless it stops before
+    priority: int = 0  # smaller is served first
+    # One opaque 64-bit key for each full block of the prompt, from its start: equal keys mean equal KV.
+    block_keys: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,3 +50,5 @@ class Outcome:
     tokens: Mapping[int, Sequence[int]]  # by sequence, what it kept; absent means none
     stopped: Collection[int] = field(default=())  # sequences that met a stop token or string
     seconds: float = 0.0  # what the pass took, measured or modelled
+    drafts: Mapping[int, int] = field(default_factory=dict)  # tokens to verify in a sequence's next pass
+    block_keys: Mapping[int, Sequence[int]] = field(default_factory=dict)  # of blocks that `tokens` filled

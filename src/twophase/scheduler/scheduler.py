@@ -90,10 +90,10 @@ class Scheduler:
             return None
         slots, rows = state.picked[:count], state.rows[:count]
         contexts = state.computed[slots]
-        wants_logits = contexts + rows >= state.known[slots]
-        columns = (self._ids[slots], rows, contexts, wants_logits)
-        sequences, new, context, wants = (column.tolist() for column in columns)
-        return Pass(tuple(map(Span, sequences, new, context, self._block_tables(slots), wants)))
+        logit_rows = (contexts + rows >= state.known[slots]).astype(np.int64)
+        columns = (self._ids[slots], rows, contexts, logit_rows)
+        sequences, new, context, logits = (column.tolist() for column in columns)
+        return Pass(tuple(map(Span, sequences, new, context, self._block_tables(slots), logits)))
 
     def commit(self, pass_: Pass, outcome: Outcome) -> list[int]:
         """Take in what the pass gave. Returns the ids that are finished; their blocks are free again.
@@ -150,7 +150,7 @@ class Scheduler:
                 raise ValueError(
                     f"sequence {span.sequence}: the pass starts at {span.context}, not at {start}"
                 )
-            most = min(span.new, rest) if span.wants_logits else 0
+            most = min(span.new, rest) if span.logit_rows else 0
             if tokens > most:
                 raise ValueError(
                     f"sequence {span.sequence}: kept {tokens} tokens where at most {most} can be"
