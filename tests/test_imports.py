@@ -23,6 +23,22 @@ BELOW = {
     "lint": {"results", "model", "hardware", "cost", "errors"},
     "scheduler": {"cost", "records", "errors"},
     "engine": {"kernels", "model", "hardware", "cost", "scheduler", "records", "errors"},
+    "simulate": {"model", "hardware", "cost", "scheduler", "records", "errors"},
+    "server": {
+        *(
+            "kernels",
+            "model",
+            "hardware",
+            "cost",
+            "fit",
+            "scheduler",
+            "simulate",
+            "engine",
+            "records",
+            "errors",
+        ),
+        "twophase",
+    },
     "advise": {"model", "hardware", "cost", "records", "units", "errors"},
     "report": {
         *("advise", "model", "hardware", "cost", "fit", "results", "lint", "records", "units", "errors"),
@@ -30,7 +46,7 @@ BELOW = {
     "diagnose": {"kernels", "model", "hardware", "cost", "engine", "advise", "errors"},
     "cli": {
         *("kernels", "model", "hardware", "cost", "fit", "scheduler", "engine", "advise", "report"),
-        *("results", "lint", "diagnose", "records", "errors", "twophase"),
+        *("results", "lint", "diagnose", "simulate", "server", "records", "errors", "twophase"),
     },
     "twophase": set(),  # __init__.py itself, and what it defines
 }
