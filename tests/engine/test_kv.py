@@ -8,7 +8,7 @@ from transformers.models.gemma3.modeling_gemma3 import Gemma3RotaryEmbedding
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from twophase.engine.kv import new_pool, pool_bytes, rotary_tables
-from twophase.kernels.rows import BLOCK_SIZE
+from twophase.kernels.cache import BLOCK_SIZE
 from twophase.model.mixers import Attention, Rope
 from twophase.model.spec import MLP, Layer, ModelSpec
 

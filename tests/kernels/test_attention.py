@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twophase.kernels.attention import QUERY_ROWS, attend
+from twophase.kernels.cache import BLOCK_SIZE, KVArrays, position_and_cache
 from twophase.kernels.packing import padded
-from twophase.kernels.rows import BLOCK_SIZE, position_and_cache
 from twophase.kernels.tile import activation_dtype
 
 NOTHING = np.zeros(0, np.float32)
@@ -24,6 +24,7 @@ def run_in_chunks(qkv, heads, kv_heads, dim, window, compute, chunks, threads=2)
         np.full(size, 0x7FC0, np.uint16) if compute == "bf16" else np.full(size, np.nan, np.float32)
         for _ in range(2)
     )
+    kv = KVArrays(k_pool, v_pool, NOTHING, NOTHING)
     cosines, sines = np.ones((tokens, dim // 2), np.float32), np.zeros((tokens, dim // 2), np.float32)
     out = np.zeros((tokens, heads * width), activation_dtype(compute))
     start = 0
@@ -33,13 +34,13 @@ def run_in_chunks(qkv, heads, kv_heads, dim, window, compute, chunks, threads=2)
         rows = np.ascontiguousarray(qkv[start : start + chunk])
         position_and_cache(
             rows, heads, kv_heads, dim, NOTHING, NOTHING, np.float32(1e-6), cosines, sines, positions, slots,
-            k_pool, v_pool, threads,
+            kv, threads,
         )  # fmt: skip
         step = max(1, QUERY_ROWS * kv_heads // heads)
         items = [(0, i, min(step, chunk - i), start + i) for i in range(0, chunk, step)]
         attend(
-            rows, heads, kv_heads, np.float32(dim**-0.5), window, np.array(items, np.int64), table[None],
-            k_pool, v_pool, out[start : start + chunk], threads,
+            rows, heads, kv_heads, np.float32(dim**-0.5), window, np.float32(0), np.array(items, np.int64),
+            table[None], kv, out[start : start + chunk], threads,
         )  # fmt: skip
         start += chunk
     if out.dtype == np.uint16:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from twophase.cost.pass_ import Pass
 from twophase.kernels.attention import QUERY_ROWS
-from twophase.kernels.rows import BLOCK_SIZE
+from twophase.kernels.cache import BLOCK_SIZE
 
 Ints = NDArray[np.integer[Any]]
 

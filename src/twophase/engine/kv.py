@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from twophase.kernels.cache import BLOCK_SIZE, KVArrays
 from twophase.kernels.packing import aligned, padded
-from twophase.kernels.rows import BLOCK_SIZE
 from twophase.model.mixers import Attention, Rope
 from twophase.model.spec import ModelSpec
 
@@ -17,10 +17,9 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class LayerKV:
-    """One layer's blocks, flat [blocks, kv_heads, width · 16], and its rotary tables."""
+    """One layer's blocks and its rotary tables."""
 
-    k: Array
-    v: Array
+    arrays: KVArrays
     width: int  # head_dim, padded to whole lanes
     cosines: Array
     sines: Array
@@ -33,7 +32,7 @@ class KVPool:
 
     @property
     def bytes(self) -> int:
-        return sum(layer.k.nbytes + layer.v.nbytes for layer in self.layers)
+        return sum(array.nbytes for layer in self.layers for array in layer.arrays)
 
 
 def pool_bytes(spec: ModelSpec, blocks: int, item_bytes: int) -> int:
@@ -50,7 +49,9 @@ def new_pool(spec: ModelSpec, blocks: int, compute: str, positions: int) -> KVPo
         width = padded(attention.head_dim)
         size = blocks * attention.kv_heads * width * BLOCK_SIZE
         cosines, sines = tables(attention.rope, attention.head_dim)
-        return LayerKV(aligned(size, dtype), aligned(size, dtype), width, cosines, sines)
+        nothing = np.zeros(0, np.float32)
+        arrays = KVArrays(aligned(size, dtype), aligned(size, dtype), nothing, nothing)
+        return LayerKV(arrays, width, cosines, sines)
 
     return KVPool(tuple(layer(each.attention) for each in spec.layers), blocks)
 

@@ -11,7 +11,7 @@ from twophase.cost.pass_ import Pass, Span
 from twophase.engine.executor import Executor
 from twophase.engine.kv import KVPool
 from twophase.hardware.probe import matmul_rate, read_rate
-from twophase.kernels.rows import BLOCK_SIZE
+from twophase.kernels.cache import BLOCK_SIZE
 from twophase.records import RequestRecord
 from twophase.scheduler.clock import RealClock
 from twophase.scheduler.drive import drive
@@ -186,7 +186,7 @@ def fill(pool: KVPool) -> None:
     """Small random values everywhere, so that every block is memory of its own."""
     some = np.random.default_rng(0).normal(0, 0.1, 1 << 16).astype(np.float32)
     for layer in pool.layers:
-        for array in (layer.k, layer.v):
+        for array in layer.arrays[:2]:
             values = some if array.dtype == np.float32 else (some.view(np.uint32) >> 16).astype(np.uint16)
             for start in range(0, array.size, values.size):
                 array[start : start + values.size] = values[: array.size - start]

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from twophase.engine.batch import Batch
 from twophase.engine.kv import KVPool
 from twophase.kernels.attention import attend
+from twophase.kernels.cache import position_and_cache
 from twophase.kernels.linear import linear
 from twophase.kernels.packing import aligned, padded
-from twophase.kernels.rows import activate, add_norm, embed, norm, position_and_cache
+from twophase.kernels.rows import activate, add_norm, embed, norm
 from twophase.kernels.tile import activation_dtype
 from twophase.model.spec import Layer, ModelSpec
 
@@ -86,11 +87,12 @@ def forward(network: Network, pool: KVPool, batch: Batch, threads: int) -> Array
         linear(x, weights.qkv, weights.qkv_bias, qkv, threads)
         position_and_cache(
             qkv, heads, kv_heads, attention.head_dim, weights.q_norm, weights.k_norm, eps,
-            kv.cosines, kv.sines, batch.positions, batch.slots, kv.k, kv.v, threads,
+            kv.cosines, kv.sines, batch.positions, batch.slots, kv.arrays, threads,
         )  # fmt: skip
         attend(
             qkv, heads, kv_heads, np.float32(attention.scale), attention.window or ENDLESS,
-            items(heads, kv_heads), batch.tables, kv.k, kv.v, attended, threads,
+            np.float32(attention.softcap or 0), items(heads, kv_heads), batch.tables, kv.arrays, attended,
+            threads,
         )  # fmt: skip
         linear(attended, weights.o, weights.o_bias, y, threads)
         add_norm(h, y, weights.attention_post_norm, weights.mlp_norm, spec.d_model, eps, x, threads)

@@ -15,7 +15,7 @@ from twophase.engine.network import Compute, Network, activation_bytes
 from twophase.engine.runnable import require_runnable
 from twophase.engine.weights import open_weights, random_weights
 from twophase.errors import InputError
-from twophase.kernels.rows import BLOCK_SIZE
+from twophase.kernels.cache import BLOCK_SIZE
 from twophase.kernels.tile import HAS_BF16_DOT
 from twophase.model.catalogue import entry_of, load_spec
 from twophase.model.spec import ModelSpec

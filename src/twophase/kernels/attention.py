@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numba import prange
 
+from twophase.kernels.cache import BLOCK_SIZE
 from twophase.kernels.compiling import kernel
 from twophase.kernels.lanes import (
     LANES,
@@ -30,7 +31,6 @@ from twophase.kernels.lanes import (
     sub,
     total,
 )
-from twophase.kernels.rows import BLOCK_SIZE
 from twophase.kernels.tile import max_rows, tile
 
 GROUP = 128  # tokens that share one maximum
@@ -220,10 +220,10 @@ def attend(
     kv_heads: int,
     scale: Any,
     window: int,
+    softcap: Any,
     items: Any,
     tables: Any,
-    k_pool: Any,
-    v_pool: Any,
+    kv: Any,
     x: Any,
     threads: int,
 ) -> None:
@@ -233,6 +233,6 @@ def attend(
     included; items: [n, 4] of (span, its first token's row, tokens, position of the first), with at most
     max(1, QUERY_ROWS · kv_heads // heads) tokens; tables: [spans, blocks]; x: [rows, heads·width].
     """
-    counter = np.zeros(1, np.int64)
+    counter, k_pool, v_pool = np.zeros(1, np.int64), kv.k, kv.v
     for _ in prange(threads):
         attend_tasks(counter, qkv, heads, kv_heads, scale, window, items, tables, k_pool, v_pool, x)

@@ -1,4 +1,4 @@
-"""What happens to rows between matrix products: embedding, norms, rotary positions, KV writes, activations.
+"""What happens to rows between matrix products: embedding, norms, activations.
 
 Rows are float32 and padded to whole lanes; the padding is zero and stays zero. `x`, what the next matrix
 product takes, is float32 or bf16 by its array's type.
@@ -10,9 +10,7 @@ import numpy as np
 from numba import prange
 
 from twophase.kernels.compiling import kernel
-from twophase.kernels.lanes import LANES, add, div, exp, fma, get, load, mul, put, splat, store, sub, total
-
-BLOCK_SIZE = LANES  # tokens of a KV block: one panel
+from twophase.kernels.lanes import LANES, add, div, exp, fma, get, load, mul, splat, store, sub, total
 
 
 @kernel(parallel=True)
@@ -88,106 +86,3 @@ def activate(y: Any, gelu: bool, x: Any, threads: int) -> None:
                 else:
                     active = div(gate, add(one, exp(mul(gate, sub(one, two)))))
                 store(x, row * width + i, mul(active, up))
-
-
-@kernel()
-def rotate(y: Any, at: int, half: int, cosines: Any, sines: Any, position: int) -> None:
-    """Rotary embedding of one head, halves against each other."""
-    for i in range(half):
-        first, second = y[at + i], y[at + half + i]
-        y[at + i] = first * cosines[position, i] - second * sines[position, i]
-        y[at + half + i] = second * cosines[position, i] + first * sines[position, i]
-
-
-@kernel()
-def write_kv(
-    k_pool: Any, v_pool: Any, block: int, slot: int, y: Any, k_at: int, v_at: int, width: int
-) -> None:
-    """One token's key and value of one head into its block; `block` counts heads of blocks.
-
-    A block is a panel: keys [width/2][16][2] (float32: [width][16]), values [width/16][8][16][2]
-    ([width/16][16][16]).
-    """
-    base = block * width * BLOCK_SIZE
-    pair = 1 if k_pool.itemsize == 4 else 2
-    for i in range(width):
-        put(k_pool, base + (i // pair) * LANES * pair + slot * pair + i % pair, y[k_at + i])
-        panel = base + (i // LANES) * LANES * BLOCK_SIZE
-        put(v_pool, panel + (slot // pair) * LANES * pair + (i % LANES) * pair + slot % pair, y[v_at + i])
-
-
-@kernel()
-def position_row(
-    y: Any,
-    at: int,
-    heads: int,
-    kv_heads: int,
-    width: int,
-    head_dim: int,
-    q_norm: Any,
-    k_norm: Any,
-    eps: Any,
-    cosines: Any,
-    sines: Any,
-    position: int,
-    slot: int,
-    k_pool: Any,
-    v_pool: Any,
-) -> None:
-    for head in range(heads + kv_heads):
-        head_at = at + head * width
-        weight = q_norm if head < heads else k_norm
-        if weight.size:
-            scale = splat(norm_scale(y, head_at, width, head_dim, eps))
-            for i in range(0, width, LANES):
-                store(y, head_at + i, mul(mul(load(y, head_at + i), scale), load(weight, i)))
-        rotate(y, head_at, head_dim // 2, cosines, sines, position)
-    for head in range(kv_heads):
-        block = slot // BLOCK_SIZE * kv_heads + head
-        k_at = at + (heads + head) * width
-        write_kv(k_pool, v_pool, block, slot % BLOCK_SIZE, y, k_at, k_at + kv_heads * width, width)
-
-
-@kernel()
-def clear_begun_blocks(slots: Any, block_elements: int, k_pool: Any, v_pool: Any) -> None:
-    """Clear the blocks whose first token is written: nothing of an earlier owner may reach a masked lane."""
-    for row in range(slots.size):
-        if slots[row] % BLOCK_SIZE == 0:
-            at = slots[row] // BLOCK_SIZE * block_elements
-            for i in range(at, at + block_elements):
-                k_pool[i] = 0
-                v_pool[i] = 0
-
-
-@kernel(parallel=True)
-def position_and_cache(
-    qkv: Any,
-    heads: int,
-    kv_heads: int,
-    head_dim: int,
-    q_norm: Any,
-    k_norm: Any,
-    eps: Any,
-    cosines: Any,
-    sines: Any,
-    positions: Any,
-    slots: Any,
-    k_pool: Any,
-    v_pool: Any,
-    threads: int,
-) -> None:
-    """Norm and rotate queries and keys in place, and write keys and values to their KV blocks.
-
-    qkv: [rows, (heads + 2·kv_heads)·width], heads padded to `width`; positions: [rows]; slots: [rows], each
-    row's block · 16 + place in it.
-    """
-    rows = positions.size
-    width = qkv.shape[1] // (heads + 2 * kv_heads)
-    y = qkv.reshape(qkv.size)
-    clear_begun_blocks(slots, kv_heads * width * BLOCK_SIZE, k_pool, v_pool)
-    for thread in prange(threads):
-        for row in range(rows * thread // threads, rows * (thread + 1) // threads):
-            position_row(
-                y, row * qkv.shape[1], heads, kv_heads, width, head_dim, q_norm, k_norm, eps, cosines, sines,
-                positions[row], slots[row], k_pool, v_pool,
-            )  # fmt: skip
