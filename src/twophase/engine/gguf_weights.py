@@ -2,7 +2,8 @@
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,16 @@ import numpy as np
 from gguf import GGMLQuantizationType as Type
 from numpy.typing import NDArray
 
-from twophase.engine.tensors import Array, Shape, Stored, WeightSource, mapped, match_names
+from twophase.engine.checkpoint import Checkpoint
+from twophase.engine.gguf_names import take
+from twophase.engine.tensors import Array, Shape, Stored, WeightSource, expected_shapes, mapped
 from twophase.errors import InputError
 from twophase.model.gguf_file import TensorPlace, read_gguf
+from twophase.model.gguf_parts import parts_of
 from twophase.model.spec import ModelSpec
 
-PERMUTED = ("llama",)  # architectures whose rotary pairs lie side by side: their q and k are reordered
+# Architectures whose rotary pairs lie side by side, but in halves at Hugging Face: q and k are reordered.
+PERMUTED = ("llama", "mistral3", "granite", "granitemoe", "smollm3", "arcee", "internlm2", "baichuan")
 PLAIN: dict[Type, np.dtype[Any]] = {
     Type.F32: np.dtype("<f4"),
     Type.F16: np.dtype("<f2"),
@@ -34,42 +39,57 @@ NAMES = {
 
 
 def open_gguf(path: Path, spec: ModelSpec) -> WeightSource:
-    """InputError where a tensor is missing, misshapen, cut off or of a type that can't be dequantised."""
-    file = read_gguf(path)
-    shapes = {name: place.shape for name, place in file.tensors.items()}
-    names = match_names(str(path), spec, _own_name, shapes, "blk.")
-    permuted = file.metadata.get("general.architecture") in PERMUTED
-    size = path.stat().st_size
-    stored = {}
-    for name, own in names.items():
-        place = file.tensors[own]
-        form = _type(path, own, place)
-        end = place.offset + int(np.prod(_byte_shape(place.shape, form)))
-        if end > size:
-            raise InputError(f"{path} is cut off: it has {size} bytes, and tensor {own} ends at {end}")
-        order = _half_order(spec, name) if permuted else None
-        stored[name] = Stored(place.shape, form.name, partial(_read, path, place, form, order))
-    return WeightSource("real", stored)
+    """`path`: the file, or any of those into which the model was split.
+
+    InputError where a tensor is missing, misshapen, cut off or of a type that can't be dequantised.
+    """
+    parts = parts_of(read_gguf(path, texts=False))
+    places = {name: (part.path, place) for part in parts for name, place in part.tensors.items()}
+    sizes = {part.path: part.path.stat().st_size for part in parts}
+    rotated = _reordered(parts[0].metadata.get("general.architecture"), spec)
+
+    def stored(own: str) -> Stored:
+        at, place = places[own]
+        form = _type(at, own, place)
+        end = place.offset + prod(_byte_shape(place.shape, form))
+        if end > sizes[at]:
+            raise InputError(f"{at} is cut off: it has {sizes[at]} bytes, and tensor {own} ends at {end}")
+        return Stored(place.shape, form.name, partial(_read, at, place, form, rotated.get(own)))
+
+    shapes = expected_shapes(spec)
+    own_shapes = {name: place.shape for name, (_, place) in places.items()}
+    checkpoint = Checkpoint(str(path), spec.family, own_shapes, stored)
+    found = {name: take(checkpoint, name, shapes) for name in shapes}
+    checkpoint.require_all_taken("blk.")
+    return WeightSource("real", found)
 
 
-def _own_name(name: str) -> str:
-    *layer, leaf = name.split(".")
-    matrix = leaf.removesuffix("_bias")
-    block = f"blk.{layer[1]}." if layer else ""
-    return f"{block}{NAMES[matrix]}.{'weight' if matrix == leaf else 'bias'}"
+def _reordered(architecture: object, spec: ModelSpec) -> dict[str, NDArray[np.intp]]:
+    """Of each q and k whose rows the file holds in another order, where each of them lies."""
+    if architecture not in PERMUTED:
+        return {}
+    orders: dict[str, NDArray[np.intp]] = {}
+    for i, layer in enumerate(spec.layers):
+        for name, heads in (("q", layer.attention.heads), ("k", layer.attention.kv_heads)):
+            order = _half_order(heads, layer.attention.head_dim)
+            orders |= dict.fromkeys((f"blk.{i}.attn_{name}.weight", f"blk.{i}.attn_{name}.bias"), order)
+    return orders
+
+
+@cache
+def _half_order(heads: int, head_dim: int) -> NDArray[np.intp]:
+    """Of every head first the even rows, then the odd ones."""
+    return np.arange(heads * head_dim).reshape(heads, -1, 2).swapaxes(1, 2).ravel()
 
 
 def _type(path: Path, own: str, place: TensorPlace) -> Type:
-    """The tensor's type, tried on a block of zeros: which ones can be dequantised, only gguf knows."""
     try:
         form = Type(place.type_id)
     except ValueError:
         raise InputError(f"{path}: tensor {own} is of the unknown type {place.type_id}") from None
-    block, block_bytes = gguf.GGML_QUANT_SIZES[form]
-    try:
-        gguf.dequantize(np.zeros((1, block_bytes), np.uint8), form)
-    except NotImplementedError:
-        raise InputError(f"{path}: tensor {own} is of type {form.name}, which can't be dequantised") from None
+    if not _can_be_dequantised(form):
+        raise InputError(f"{path}: tensor {own} is of type {form.name}, which can't be dequantised")
+    block, _ = gguf.GGML_QUANT_SIZES[form]
     if place.shape[-1] % block:
         raise InputError(
             f"{path} is damaged: rows of tensor {own} are not whole {form.name} blocks of {block}"
@@ -77,19 +97,19 @@ def _type(path: Path, own: str, place: TensorPlace) -> Type:
     return form
 
 
+@cache
+def _can_be_dequantised(form: Type) -> bool:
+    """Tried on a block of zeros: only gguf knows."""
+    try:
+        gguf.dequantize(np.zeros((1, gguf.GGML_QUANT_SIZES[form][1]), np.uint8), form)
+    except NotImplementedError:
+        return False
+    return True
+
+
 def _byte_shape(shape: Shape, form: Type) -> Shape:
     block, block_bytes = gguf.GGML_QUANT_SIZES[form]
     return (*shape[:-1], shape[-1] // block * block_bytes)
-
-
-def _half_order(spec: ModelSpec, name: str) -> NDArray[np.intp] | None:
-    """Where in the file each row of a q or k lies: of every head first the even rows, then the odd ones."""
-    *layer, leaf = name.split(".")
-    if leaf.removesuffix("_bias") not in ("q", "k"):
-        return None
-    attention = spec.layers[int(layer[1])].attention
-    heads = attention.heads if leaf.startswith("q") else attention.kv_heads
-    return np.arange(heads * attention.head_dim).reshape(heads, -1, 2).swapaxes(1, 2).ravel()
 
 
 def _read(path: Path, place: TensorPlace, form: Type, order: NDArray[np.intp] | None, rows: slice) -> Array:
@@ -101,8 +121,14 @@ def _read(path: Path, place: TensorPlace, form: Type, order: NDArray[np.intp] | 
     if blocks.ndim == 1:
         return gguf.dequantize(blocks, form)[rows]
     blocks = blocks[rows] if order is None else blocks[order[rows]]
-    out = np.empty((len(blocks), place.shape[-1]), np.float32)
-    step = max(1, CHUNK_ELEMENTS // place.shape[-1])
+    shape = (*blocks.shape[:-1], place.shape[-1])
+    return _dequantised(blocks.reshape(-1, blocks.shape[-1]), form, shape[-1]).reshape(shape)
+
+
+def _dequantised(blocks: NDArray[np.uint8], form: Type, columns: int) -> Array:
+    """float32, some rows at a time in each thread."""
+    out = np.empty((len(blocks), columns), np.float32)
+    step = max(1, CHUNK_ELEMENTS // columns)
 
     def fill(start: int) -> None:
         out[start : start + step] = gguf.dequantize(blocks[start : start + step], form)

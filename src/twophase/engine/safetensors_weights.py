@@ -5,6 +5,7 @@ that name gives NumPy no bfloat16, so the header is read here and the data mappe
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -14,21 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from twophase.engine.bf16 import from_bf16
-from twophase.engine.tensors import Array, Shape, Stored, WeightSource, mapped, match_names
+from twophase.engine.checkpoint import Checkpoint, shifted
+from twophase.engine.hf_names import layers_at, prefix_of, take
+from twophase.engine.tensors import Array, Shape, Stored, WeightSource, expected_shapes, mapped
 from twophase.errors import InputError, require_regular
 from twophase.model.spec import ModelSpec
 
 DTYPES: dict[str, np.dtype[Any]] = {"BF16": np.dtype("<u2"), "F16": np.dtype("<f2"), "F32": np.dtype("<f4")}
-PREFIXES = ("model.", "language_model.model.", "model.language_model.", "language_model.", "")
-HEADS = ("lm_head.weight", "language_model.lm_head.weight")
-MLP = ("gate", "up", "down")
-NORMS = {"attention_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm"}
-SANDWICH_NORMS = {
-    "attention_norm": "input_layernorm",
-    "attention_post_norm": "post_attention_layernorm",
-    "mlp_norm": "pre_feedforward_layernorm",
-    "mlp_post_norm": "post_feedforward_layernorm",
+SHIFTED = ("gemma", "gemma2", "gemma3_text", "vaultgemma")  # norms are stored as their distance from one
+# What quantisers leave beside, or in place of, a matrix.
+QUANTISED = {
+    ".qweight": "GPTQ or AWQ",
+    ".weight_packed": "compressed-tensors",
+    ".weight_scale_inv": "FP8",
+    ".weight_scale": "FP8, INT8 or FP4",
+    ".quant_state.bitsandbytes__nf4": "bitsandbytes",
+    ".SCB": "bitsandbytes",
+    "_blocks": "MXFP4",
 }
 
 
@@ -44,14 +47,30 @@ class _Place:
 def open_safetensors(directory: Path, spec: ModelSpec) -> WeightSource:
     """InputError where a file or a tensor is missing, misshapen, cut off or of a type we don't take."""
     places = {name: place for path in _files(directory) for name, place in _places(path).items()}
-    shapes = {name: place.shape for name, place in places.items()}
-    prefix = next((each for each in PREFIXES if f"{each}embed_tokens.weight" in places), "model.")
-    names = match_names(
-        str(directory), spec, partial(_own_name, spec, prefix, places), shapes, f"{prefix}layers."
+    _refuse_quantised(directory, places)
+    shapes = expected_shapes(spec)
+    checkpoint = Checkpoint(
+        str(directory),
+        spec.family,
+        {name: place.shape for name, place in places.items()},
+        lambda own: _stored(places[own], own),
     )
-    return WeightSource(
-        "real", {name: _stored(places[own], own, _offset(spec, name)) for name, own in names.items()}
-    )
+    prefix = prefix_of(spec, checkpoint)
+    stored = {name: take(checkpoint, spec, prefix, name, shapes) for name in shapes}
+    checkpoint.require_all_taken(layers_at(spec, prefix))
+    if spec.family in SHIFTED:
+        stored |= {name: shifted(each, 1.0) for name, each in stored.items() if name.endswith("norm")}
+    return WeightSource("real", stored)
+
+
+def _refuse_quantised(directory: Path, names: Iterable[str]) -> None:
+    for name in names:
+        for suffix, method in QUANTISED.items():
+            if name.endswith(suffix):
+                raise InputError(
+                    f"{directory} is quantised ({method}: it has a tensor {name}); safetensors are taken in "
+                    f"{', '.join(DTYPES)}, quantised weights as GGUF"
+                )
 
 
 def _files(directory: Path) -> list[Path]:
@@ -109,32 +128,7 @@ def _place(path: Path, entry: dict[str, Any], data: int) -> _Place:
     return _Place(path, entry["dtype"], tuple(entry["shape"]), data + start, end - start)
 
 
-def _own_name(spec: ModelSpec, prefix: str, places: dict[str, _Place], name: str) -> str:
-    if name == "head":
-        return next((each for each in HEADS if each in places), HEADS[0])
-    if name in ("embedding", "norm"):
-        return f"{prefix}{'embed_tokens' if name == 'embedding' else name}.weight"
-    _, i, leaf = name.split(".")
-    return f"{prefix}layers.{i}.{_own_leaf(spec, leaf)}"
-
-
-def _own_leaf(spec: ModelSpec, leaf: str) -> str:
-    norms = SANDWICH_NORMS if spec.sandwich_norms else NORMS
-    if leaf in norms:
-        return f"{norms[leaf]}.weight"
-    if leaf in ("q_norm", "k_norm"):
-        return f"self_attn.{leaf}.weight"
-    matrix = leaf.removesuffix("_bias")
-    block = "mlp" if matrix in MLP else "self_attn"
-    return f"{block}.{matrix}_proj.{'weight' if matrix == leaf else 'bias'}"
-
-
-def _offset(spec: ModelSpec, name: str) -> float:
-    """What is added to a stored tensor: Gemma's norms are stored as their distance from one."""
-    return float(spec.family.startswith("gemma") and name.endswith("norm"))
-
-
-def _stored(place: _Place, own: str, offset: float) -> Stored:
+def _stored(place: _Place, own: str) -> Stored:
     if place.dtype not in DTYPES:
         raise InputError(
             f"{place.path}: tensor {own} is of type {place.dtype}: {', '.join(DTYPES)} are taken"
@@ -143,12 +137,9 @@ def _stored(place: _Place, own: str, offset: float) -> Stored:
         raise InputError(
             f"{place.path} is damaged: tensor {own} has {place.size} bytes, not those of its shape"
         )
-    return Stored(place.shape, place.dtype, partial(_read, place, offset))
+    return Stored(place.shape, place.dtype, partial(_read, place))
 
 
-def _read(place: _Place, offset: float, rows: slice) -> Array:
+def _read(place: _Place, rows: slice) -> Array:
     values = mapped(place.path, DTYPES[place.dtype], place.offset, place.shape)[rows]
-    if place.dtype == "BF16" and not offset:
-        return values
-    values = from_bf16(values) if place.dtype == "BF16" else values.astype(np.float32, copy=False)
-    return values + np.float32(offset) if offset else values
+    return values if place.dtype == "BF16" else values.astype(np.float32, copy=False)
