@@ -113,7 +113,12 @@ CASES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "qwen2moe": ("qwen2moe", "qwen2_moe", ROUTED | SHARED, RMS | NARROW | SHARED_KEY),
     "qwen2moe, older": ("qwen2moe", "qwen2_moe", ROUTED | SHARED, RMS | EXPERTS),
     "qwen3": ("qwen3", "qwen3", {"head_dim": 32}, RMS | HEADS),
-    "qwen3moe": ("qwen3moe", "qwen3_moe", {**ROUTED, "head_dim": 32}, RMS | HEADS | NARROW),
+    "qwen3moe": (
+        "qwen3moe",
+        "qwen3_moe",
+        {**ROUTED, "head_dim": 32, "norm_topk_prob": True},
+        RMS | HEADS | NARROW,
+    ),
     "qwen3next": ("qwen3next", "qwen3_next", DELTA | ROUTED | SHARED, DELTA_KEYS | NARROW | SHARED_KEY),
     "qwen35": ("qwen35", "qwen3_5_text", DELTA, DELTA_KEYS),
     "qwen35moe": ("qwen35moe", "qwen3_5_moe_text", DELTA | ROUTED | SHARED, DELTA_KEYS | NARROW | SHARED_KEY),

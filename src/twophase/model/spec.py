@@ -40,6 +40,7 @@ class MoE:
     shared: MLP | None = None  # of all shared experts together, or a dense MLP beside the experts
     shared_gate: bool = False  # a scalar gate on the shared expert (Qwen2-MoE): d_model weights
     router_bias: bool = False  # one number an expert, added to its score
+    renormalised: bool = False  # of softmax routers: the chosen experts' probabilities sum to one again
     latent: int | None = None  # experts work in this width, behind a projection down and up (Nemotron 3)
 
 
@@ -116,6 +117,8 @@ class ModelSpec:
     norm: NormKind = "rms"
     final_norm: bool = True
     embedding_scale: float = 1.0
+    residual_scale: float = 1.0  # of what a block adds to its input (Granite)
+    logit_scale: float = 1.0
     head_bias: bool = False
     embedding_dim: int | None = None  # of the embedding and the head, where it is not d_model (OPT-350M)
     logit_softcap: float | None = None  # logits are cap·tanh(logits/cap)

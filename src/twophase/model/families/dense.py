@@ -144,12 +144,15 @@ def exaone(keys: Keys, name: str) -> ModelSpec:
 def granite(keys: Keys, name: str) -> ModelSpec:
     """Multipliers in place of scales; HyperCLOVA X has them too, and norms after its blocks by a switch."""
     scale = keys.number("attention_multiplier", heads_of(keys)[2] ** -0.5)
+    multiplied, logits = keys.get("model_type") == "hyperclovax", keys.number("logits_scaling", 1.0)
     return dense(
         keys,
         name,
         attention=both_biases(keys) | {"scale": scale},
         norms="around" if keys.switch("use_post_norm") else "before",
         embedding_scale=keys.number("embedding_multiplier", 1.0),
+        residual_scale=keys.number("residual_multiplier", 1.0),
+        logit_scale=logits if multiplied else 1 / logits,
     )
 
 

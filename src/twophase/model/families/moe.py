@@ -62,7 +62,8 @@ def flagged(keys: Keys) -> Keys:
 def mixtral(keys: Keys, name: str) -> ModelSpec:
     keys = replace(keys, names=LOCAL)
     attention = attention_of(keys, rope_of(keys, theta=1e6), window_of(keys, SLIDING))
-    return decoder(keys, name, "mixtral", [plain_layer(attention, mixture(keys))] * layer_count(keys))
+    experts = replace(mixture(keys), renormalised=True)
+    return decoder(keys, name, "mixtral", [plain_layer(attention, experts)] * layer_count(keys))
 
 
 def phimoe(keys: Keys, name: str) -> ModelSpec:
@@ -78,7 +79,7 @@ def phimoe(keys: Keys, name: str) -> ModelSpec:
 def olmoe(keys: Keys, name: str) -> ModelSpec:
     keys, bias = replace(keys, names=OLMOE), keys.switch("attention_bias")
     attention = attention_of(keys, rope_of(keys), qkv_bias=bias, out_bias=bias, qk_norm_wide=True)
-    return decoder(keys, name, "olmoe", [plain_layer(attention, mixture(keys))] * layer_count(keys))
+    return decoder(keys, name, "olmoe", [plain_layer(attention, softmaxed(keys))] * layer_count(keys))
 
 
 def granitemoe(keys: Keys, name: str) -> ModelSpec:
@@ -105,7 +106,7 @@ def qwen2_moe(keys: Keys, name: str) -> ModelSpec:
         for kind in kinds
     }
     shared = mlp_of(keys, keys.count("shared_expert_intermediate_size"))
-    blocks = qwen_blocks(keys, replace(mixture(keys), shared=shared, shared_gate=True))
+    blocks = qwen_blocks(keys, replace(softmaxed(keys), shared=shared, shared_gate=True))
     return decoder(keys, name, "qwen2_moe", zipped([attention[kind] for kind in kinds], blocks))
 
 
@@ -125,8 +126,13 @@ def qwen3_moe(keys: Keys, name: str) -> ModelSpec:
         out_bias=bias,
         qk_norm=True,
     )
-    layers = zipped([attention] * layer_count(keys), qwen_blocks(keys, mixture(keys)))
+    layers = zipped([attention] * layer_count(keys), qwen_blocks(keys, softmaxed(keys)))
     return decoder(keys, name, str(keys.get("model_type")), layers)
+
+
+def softmaxed(keys: Keys) -> MoE:
+    """Experts chosen by softmax, whose probabilities sum to one again where norm_topk_prob says so."""
+    return replace(mixture(keys), renormalised=keys.switch("norm_topk_prob"))
 
 
 def qwen_blocks(keys: Keys, sparse: MoE) -> list[FeedForward]:

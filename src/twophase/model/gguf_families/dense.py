@@ -112,7 +112,10 @@ def granite(header: Header) -> Config:
 
 def multipliers(header: Header) -> Config:
     """Granite's, where a file has them."""
-    names = {"attention_multiplier": "attention.scale", "embedding_multiplier": "embedding_scale"}
+    names = {
+        **{"attention_multiplier": "attention.scale", "embedding_multiplier": "embedding_scale"},
+        **{"residual_multiplier": "residual_scale", "logits_scaling": "logit_scale"},
+    }
     return {ours: header.number(theirs) for ours, theirs in names.items() if header.has(theirs)}
 
 

@@ -15,14 +15,19 @@ from twophase.model.gguf_rope import rope_parameters
 
 # Architectures whose experts' and common keys say all that the family's reader asks for.
 PLAIN = {
-    **{"qwen3moe": "qwen3_moe", "qwen3vlmoe": "qwen3_vl_moe_text", "dots1": "dots1"},
-    **{"phimoe": "phimoe", "olmoe": "olmoe", "minimax-m2": "minimax_m2"},
+    **{"dots1": "dots1", "phimoe": "phimoe", "olmoe": "olmoe", "minimax-m2": "minimax_m2"},
 }
 LLAMA4_CHUNK = 8192  # no key holds it
 
 
 def _plain(model_type: str) -> Translate:
     return lambda header: {**common(header), **experts(header), "model_type": model_type}
+
+
+def _qwen3moe(model_type: str) -> Translate:
+    """No key says that the chosen experts' probabilities sum to one: llama.cpp has it so for all of them."""
+    plain = _plain(model_type)
+    return lambda header: {**plain(header), "norm_topk_prob": True}
 
 
 def qwen2moe(header: Header) -> Config:
@@ -148,6 +153,8 @@ def _latent(header: Header) -> Config:
 
 TRANSLATORS: dict[str, Translate] = {
     **{architecture: _plain(model_type) for architecture, model_type in PLAIN.items()},
+    "qwen3moe": _qwen3moe("qwen3_moe"),
+    "qwen3vlmoe": _qwen3moe("qwen3_vl_moe_text"),
     "qwen2moe": qwen2moe,
     "gpt-oss": gpt_oss,
     "glm4moe": glm4moe,
