@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import torch
 import transformers as tf
-from tiny_models import MODELS, effective, made, values
+from safetensors.torch import load_file, save_file
+from tiny_models import MIXTURES, MODELS, effective, made, values
 
+from twophase.engine.tensors import expected_shapes
 from twophase.engine.weights import open_weights
 from twophase.errors import InputError
 from twophase.model.catalogue import load_spec
@@ -26,10 +28,14 @@ def test_every_tensor_is_transformers_own(family: str, dtype: torch.dtype, tmp_p
     for name, theirs in truth.items():
         # The multiplier comes out of a norm over ones with its epsilon; all else is exact.
         tolerance = 1e-5 if name.endswith("norm") else 0
-        np.testing.assert_allclose(values(source, name), theirs, rtol=tolerance, err_msg=name)
-    whole = values(source, "embedding")
-    np.testing.assert_array_equal(source.tensor("embedding", slice(7, 31)), source.tensor("embedding")[7:31])
-    assert whole.shape == (96, 64)
+        np.testing.assert_allclose(
+            values(source, name), theirs, rtol=tolerance, atol=tolerance / 10, err_msg=name
+        )
+    for name in source.names:
+        whole = source.tensor(name)
+        assert whole.shape == source.stored[name].shape
+        some = slice(len(whole) // 3, len(whole) - 1)
+        np.testing.assert_array_equal(source.tensor(name, some), whole[some], err_msg=name)
 
 
 def test_shards(tmp_path: Path) -> None:
@@ -63,9 +69,64 @@ def test_names_with_every_prefix_that_is_seen(prefix: str, tmp_path: Path) -> No
     np.testing.assert_array_equal(source.tensor("head"), state["lm_head.weight"])
 
 
-def save(directory: Path, model: tf.PreTrainedModel, state: dict[str, torch.Tensor]) -> None:
-    from safetensors.torch import save_file
+@pytest.mark.parametrize("family", MIXTURES)
+def test_experts_as_transformers_holds_them_in_memory(family: str, tmp_path: Path) -> None:
+    """All in one tensor; what it saves by itself is one tensor for each, as was first published."""
+    model = made(family)
+    model.save_pretrained(tmp_path / "whole", save_original_format=False)
+    model.save_pretrained(tmp_path / "apart")
+    whole, apart = (
+        open_weights(each, load_spec(str(each))) for each in (tmp_path / "whole", tmp_path / "apart")
+    )
+    assert set(whole.names) == set(apart.names)
+    for name in whole.names:
+        np.testing.assert_array_equal(whole.tensor(name), apart.tensor(name), err_msg=name)
+    held = model.model.layers[0].get_submodule(
+        "mlp" if hasattr(model.model.layers[0], "mlp") else "block_sparse_moe"
+    )
+    np.testing.assert_array_equal(
+        whole.tensor("layers.0.experts.down", slice(3, 5)), held.experts.down_proj[3:5].detach()
+    )
 
+
+@pytest.mark.parametrize("prefix", ["transformer.", ""])
+def test_gpt2_with_and_without_prefix_and_its_masks(prefix: str, tmp_path: Path) -> None:
+    """As OpenAI's own checkpoints at Hugging Face: "h.0.attn.bias" is the causal mask."""
+    model = made("gpt2")
+    state = {
+        prefix + name.removeprefix("transformer."): tensor
+        for name, tensor in model.state_dict().items()
+        if name != "lm_head.weight"
+    }
+    state |= {f"{prefix}h.{i}.attn.bias": torch.ones(1, 1, 80, 80).tril() for i in range(2)}
+    state |= {f"{prefix}h.{i}.attn.masked_bias": torch.tensor(-1e4) for i in range(2)}
+    save(tmp_path, model, state)
+    source = open_weights(tmp_path, load_spec(str(tmp_path)))
+    assert source.names == tuple(expected_shapes(load_spec(str(tmp_path))))
+    np.testing.assert_array_equal(source.tensor("positions"), model.transformer.wpe.weight.detach())
+    fused = model.transformer.h[1].attn.c_attn.weight.detach().numpy()
+    np.testing.assert_array_equal(source.tensor("layers.1.v"), fused[:, 128:].T)
+
+
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [
+        ("llama", "q"),
+        ("phi3", "k"),
+        ("phi3", "up"),
+        ("gpt2", "v"),
+        ("gpt2", "down"),
+        ("granitemoe", "experts.up"),
+    ],
+)
+def test_what_lies_in_the_file_in_bf16_is_not_copied(family: str, name: str, tmp_path: Path) -> None:
+    made(family, torch.bfloat16).save_pretrained(tmp_path)
+    tensor = open_weights(tmp_path, load_spec(str(tmp_path))).tensor(f"layers.1.{name}", slice(1, 5))
+    assert not tensor.flags.owndata
+    assert not tensor.flags.writeable
+
+
+def save(directory: Path, model: tf.PreTrainedModel, state: dict[str, torch.Tensor]) -> None:
     model.config.save_pretrained(directory)
     save_file(
         {name: tensor.contiguous().clone() for name, tensor in state.items()}, directory / "model.safetensors"
@@ -91,6 +152,34 @@ def test_a_tensor_missing_misshapen_unknown_or_of_another_type(tmp_path: Path) -
     bias = q.replace("weight", "bias")
     save(tmp_path, model, {**state, bias: torch.zeros(64)})
     assert bias in refused(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "dtype", "method"),
+    [
+        ("qweight", torch.int32, "GPTQ or AWQ"),
+        ("weight_scale_inv", torch.float32, "FP8"),
+        ("weight_packed", torch.int32, "compressed-tensors"),
+    ],
+)
+def test_quantised_safetensors_are_named(leaf: str, dtype: torch.dtype, method: str, tmp_path: Path) -> None:
+    model, q = made("qwen3"), "model.layers.1.self_attn.q_proj."
+    save(tmp_path, model, {**model.state_dict(), q + leaf: torch.zeros(8, 8).to(dtype)})
+    message = refused(tmp_path)
+    assert method in message
+    assert q + leaf in message
+
+
+def test_experts_that_are_missing_or_differ_in_type(tmp_path: Path) -> None:
+    made("mixtral").save_pretrained(tmp_path)
+    state = load_file(tmp_path / "model.safetensors")
+    model, w3 = made("mixtral"), "model.layers.1.block_sparse_moe.experts.4.w3.weight"
+    save(tmp_path, model, {name: tensor for name, tensor in state.items() if name != w3})
+    assert f"no tensor {w3}" in refused(tmp_path)
+    save(tmp_path, model, {**state, w3: state[w3].half()})
+    assert "differ in type" in refused(tmp_path)
+    save(tmp_path, model, {**state, w3.replace("4", "6"): state[w3]})
+    assert w3.replace("4", "6") in refused(tmp_path)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.0001, 0.01, 0.5, 0.999])
