@@ -1,39 +1,45 @@
 #!/usr/bin/env bash
-# Peers of bench/engine.py, each in a virtual environment of its own under DIR.
-#   bash bench/peers/install.sh DIR [transformers|llamacpp|openvino|vllm|convert ...]
-# `convert` turns the checkpoint into OpenVINO's form. llamacpp compiles for minutes, for this very machine.
+# Peers of bench/engine.py, each in a virtual environment of its own under DIR, and in DIR/models the checkpoint
+# that all run, in each one's form.
+#   bash bench/peers/install.sh DIR [transformers|llamacpp|openvino|vllm ...]
+# transformers comes first: it writes the checkpoint. llamacpp compiles for minutes, for this very machine; vllm
+# needs tcmalloc to start (apt-get install libtcmalloc-minimal4).
 # TORCH_INDEX=https://download.pytorch.org/whl/cpu spares the download of CUDA where torch would bring it.
-# A peer that can't be installed is reported, and the others go on. Versions are those of docs/benchmarks.md.
+# A peer that can't be installed is reported, and the others go on.
 set -u
 dir=${1:?"usage: install.sh DIR [peer ...]"}
 shift
+here=$(dirname "$0")
 python=${PYTHON:-python3}
 torch=(torch==2.13.0 ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"})
-mkdir -p "$dir"
+mkdir -p "$dir/models"
 
 fresh() { "$python" -m venv "$dir/$1" && "$dir/$1/bin/pip" install -q --upgrade pip wheel; }
 
 install_transformers() {
   fresh transformers &&
-    "$dir/transformers/bin/pip" install -q "${torch[@]}" transformers==5.24.0 tokenizers safetensors
+    "$dir/transformers/bin/pip" install -q "${torch[@]}" transformers==5.24.0 tokenizers safetensors &&
+    "$dir/transformers/bin/python" "$here/checkpoint.py" "$dir/models/checkpoint"
 }
 
 install_llamacpp() {
   fresh llamacpp &&
     CMAKE_ARGS="-DGGML_NATIVE=ON" "$dir/llamacpp/bin/pip" install -q --no-binary llama-cpp-python \
-      llama-cpp-python==0.3.36 gguf safetensors
+      llama-cpp-python==0.3.36 gguf &&
+    "$dir/llamacpp/bin/python" "$here/checkpoint_gguf.py" "$dir/models/checkpoint" "$dir/models/gguf"
 }
 
 install_openvino() {
-  fresh openvino && "$dir/openvino/bin/pip" install -q openvino-genai==2026.4.1 openvino openvino-tokenizers
+  fresh openvino && "$dir/openvino/bin/pip" install -q openvino-genai==2026.4.1 &&
+    fresh openvino-convert && "$dir/openvino-convert/bin/pip" install -q "${torch[@]}" "optimum-intel[openvino]" ||
+    return 1
+  for format in fp16 int8 int4; do
+    "$dir/openvino-convert/bin/optimum-cli" export openvino --model "$dir/models/checkpoint" \
+      --task text-generation-with-past --weight-format $format "$dir/models/openvino/$format" || return 1
+  done
 }
 
-install_convert() {
-  fresh convert && "$dir/convert/bin/pip" install -q "${torch[@]}" "optimum-intel[openvino]"
-}
-
-# Its requirements without the GPU builds of torch's family that they ask for. Its start needs tcmalloc
-# (apt-get install libtcmalloc-minimal4).
+# Its requirements, without the GPU builds of torch's family among them.
 install_vllm() {
   fresh vllm || return 1
   local pip="$dir/vllm/bin/pip" wheels="$dir/vllm/wheels"
@@ -54,8 +60,6 @@ PY
     "$pip" install -q --no-deps "$wheels"/*.whl
 }
 
-for peer in "${@:-}"; do
-  for name in ${peer:-transformers openvino convert llamacpp vllm}; do
-    if "install_$name"; then echo "$name: installed"; else echo "$name: not installed"; fi
-  done
+for name in ${@:-transformers openvino llamacpp vllm}; do
+  if "install_$name"; then echo "$name: installed"; else echo "$name: not installed"; fi
 done
