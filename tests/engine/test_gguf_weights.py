@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 import transformers as tf
+from converted_gguf import ARCHITECTURES, write_converted
 from gguf import GGMLQuantizationType as Type
 from tiny_gguf import sentencepiece_fields, shape_fields, write_gguf
-from tiny_models import effective, values
+from tiny_models import effective, made, values, values_of
 
 from twophase.engine.default_model import default_model_path
 from twophase.engine.gguf_weights import open_gguf
@@ -97,6 +98,55 @@ def test_every_tensor_is_transformers_own(architecture: str, form: Type, tmp_pat
         )
     for name in ("embedding", "layers.1.q"):
         np.testing.assert_array_equal(source.tensor(name, slice(8, 29)), source.tensor(name)[8:29])
+
+
+@pytest.mark.parametrize("form", [Type.F32, Type.BF16, Type.Q8_0], ids=lambda form: form.name)
+@pytest.mark.parametrize("family", ARCHITECTURES)
+def test_every_family_as_llama_cpp_converts_it(family: str, form: Type, tmp_path: Path) -> None:
+    model = made(family)
+    path = write_converted(tmp_path / "tiny.gguf", model, form)
+    source, truth = open_weights(path, load_spec(str(path))), effective(model)
+    assert set(source.names) == set(truth)
+    for name, theirs in truth.items():
+        found = values(source, name)
+        # Q8_0: half a step of 127, and the rounding of its float16 scale.
+        tolerance = {"F32": 1e-5, "BF16": np.abs(theirs) / 256, "Q8_0": np.abs(theirs).max() / 225}[form.name]
+        assert found.shape == theirs.shape, name
+        assert (np.abs(found - theirs) <= tolerance + 1e-6).all(), name
+        some = slice(len(theirs) // 3, len(theirs) - 1)
+        np.testing.assert_array_equal(values_of(source.tensor(name, some)), found[some], err_msg=name)
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_model_split_over_files(number: int, tmp_path: Path) -> None:
+    """Whichever of them is named."""
+    model = made("qwen3_moe")
+    whole = write_converted(tmp_path / "whole.gguf", model, Type.Q8_0)
+    write_converted(tmp_path / "tiny.gguf", model, Type.Q8_0, split_tensors=12)
+    parts = sorted(tmp_path.glob("tiny-*.gguf"))
+    assert len(parts) > 2
+    one, many = (open_weights(each, load_spec(str(each))) for each in (whole, parts[number - 1]))
+    assert many.names == one.names
+    for name in one.names:
+        np.testing.assert_array_equal(many.tensor(name), one.tensor(name), err_msg=name)
+
+    spec, last = load_spec(str(whole)), parts[-1].read_bytes()
+    parts[-1].write_bytes(last[:-40])
+    with pytest.raises(InputError, match=f"{parts[-1].name} is cut off"):
+        open_gguf(parts[0], spec)
+    parts[-1].unlink()
+    with pytest.raises(InputError, match=f"{parts[-1].name} does not exist"):
+        open_gguf(parts[0], spec)
+
+
+def test_gate_and_up_of_experts_in_one_tensor(tmp_path: Path) -> None:
+    """As newer converters may write them."""
+    model = made("qwen3_moe")
+    apart = write_converted(tmp_path / "apart.gguf", model)
+    fused = write_converted(tmp_path / "fused.gguf", model, fused_experts=True)
+    one, other = (open_weights(each, load_spec(str(each))) for each in (apart, fused))
+    for name in one.names:
+        np.testing.assert_array_equal(one.tensor(name), other.tensor(name), err_msg=name)
 
 
 def test_llamas_biases_of_q_and_k_are_reordered_as_their_rows(tmp_path: Path) -> None:

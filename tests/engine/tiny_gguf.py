@@ -17,10 +17,14 @@ def write_gguf(
     *,
     tensors: Mapping[str, np.ndarray] | None = None,
     formats: Mapping[str, GGMLQuantizationType] | None = None,
+    split_tensors: int = 0,
     **fields: Any,
 ) -> Path:
-    """`formats`: by tensor name, else F32. `fields`: GGUFWriter's add_... methods and their values."""
-    writer = GGUFWriter(str(path), architecture)
+    """`formats`: by tensor name, else F32. `fields`: GGUFWriter's add_... methods and their values.
+
+    split_tensors: so many to a file, each named as llama.cpp's gguf-split names it; 0: one file.
+    """
+    writer = GGUFWriter(str(path), architecture, split_max_tensors=split_tensors)
     for name, value in fields.items():
         getattr(writer, f"add_{name}")(value)
     for name, values in (tensors or {}).items():

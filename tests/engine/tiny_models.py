@@ -57,8 +57,9 @@ MODELS = {
     "qwen2_moe": lambda: tf.Qwen2MoeForCausalLM(
         tf.Qwen2MoeConfig(**TINY, **EXPERTS, shared_expert_intermediate_size=48)
     ),
-    "qwen3_moe": lambda: tf.Qwen3MoeForCausalLM(
-        tf.Qwen3MoeConfig(**TINY | {"num_hidden_layers": 3}, **EXPERTS, **HEADS, mlp_only_layers=[1])
+    "qwen3_moe": lambda: tf.Qwen3MoeForCausalLM(tf.Qwen3MoeConfig(**TINY, **EXPERTS, **HEADS)),
+    "qwen3_moe, dense first": lambda: tf.Qwen3MoeForCausalLM(
+        tf.Qwen3MoeConfig(**TINY, **EXPERTS, **HEADS, mlp_only_layers=[0])
     ),
     "olmoe": lambda: tf.OlmoeForCausalLM(tf.OlmoeConfig(**TINY, num_experts=6, num_experts_per_tok=2)),
     "granitemoe": lambda: tf.GraniteMoeForCausalLM(tf.GraniteMoeConfig(**TINY, **LOCAL)),
@@ -200,6 +201,9 @@ def multiplier(norm: torch.nn.Module) -> torch.Tensor:
 
 
 def values(source: WeightSource, name: str) -> np.ndarray:
-    tensor = source.tensor(name)
+    return values_of(source.tensor(name))
+
+
+def values_of(tensor: np.ndarray) -> np.ndarray:
     assert tensor.dtype in (np.float32, np.uint16)
     return from_bf16(tensor) if tensor.dtype == np.uint16 else tensor
