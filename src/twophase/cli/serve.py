@@ -1,0 +1,220 @@
+"""twophase serve: an OpenAI-compatible server, on the real engine or on a clock made of arithmetic."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from twophase.cli.deployment import (
+    DpOption,
+    EpOption,
+    HardwareOption,
+    KVOption,
+    PpOption,
+    TpOption,
+    WeightsOption,
+    deployment_of,
+    loaded,
+)
+from twophase.cli.engine import engine_room
+from twophase.cli.fit import bytes_of
+from twophase.cli.options import (
+    ComputeOption,
+    LoadOption,
+    ModelArgument,
+    ThreadsOption,
+    positive,
+    threads_of,
+)
+from twophase.cli.progress import progress_bar
+from twophase.cli.server_room import server_room
+from twophase.errors import InputError
+
+if TYPE_CHECKING:
+    from twophase.server.engine import OpenEngine
+
+LARGEST = 100_000_000
+POLICIES = ("decode-first", "prefill-first", "static", "priority", "shortest-first")
+
+
+def serve(
+    model: ModelArgument = None,
+    *,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
+    api_key: Annotated[
+        list[str] | None,
+        typer.Option(envvar="TWOPHASE_API_KEY", help="Clients must bring it; may be given more than once."),
+    ] = None,
+    served_model_name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What clients call it.", show_default="the model's name"),
+    ] = None,
+    load: LoadOption = None,
+    compute: ComputeOption = "bf16",
+    weights: WeightsOption = None,
+    kv: KVOption = "bf16",
+    threads: ThreadsOption = None,
+    max_queue: Annotated[
+        int, typer.Option(metavar="N", help="Sequences that may wait; beyond them, 429 at once.")
+    ] = 512,
+    max_sequences: Annotated[
+        int | None,
+        typer.Option("--max-sequences", "--max-num-seqs", metavar="N", help="Sequences that run at once."),
+    ] = None,
+    max_tokens_per_pass: Annotated[
+        int | None,
+        typer.Option(
+            "--max-tokens-per-pass", "--max-num-batched-tokens", metavar="N", help="Budget of a pass."
+        ),
+    ] = None,
+    context_length: Annotated[
+        int | None,
+        typer.Option("--context-length", "--max-model-len", metavar="N", help="The longest sequence."),
+    ] = None,
+    kv_blocks: Annotated[int | None, typer.Option(metavar="N", help="KV blocks of 16 tokens.")] = None,
+    kv_memory: Annotated[
+        str | None, typer.Option(metavar="BYTES", help="Size of the KV pool of a device: 2GiB.")
+    ] = None,
+    policy: Annotated[str, typer.Option(help=f"Who goes first: {', '.join(POLICIES)}.")] = "decode-first",
+    prefix_cache: Annotated[
+        bool, typer.Option("--prefix-cache/--no-prefix-cache", help="Find known beginnings again.")
+    ] = True,
+    clock: Annotated[
+        Literal["real", "roofline"],
+        typer.Option(help="roofline: no model; passes take an accelerator's time, tokens are filler."),
+    ] = "real",
+    gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="With --clock roofline.")] = "h100-sxm",
+    hardware: HardwareOption = None,
+    tp: TpOption = 1,
+    pp: PpOption = 1,
+    ep: EpOption = 1,
+    dp: DpOption = 1,
+    speed: Annotated[
+        float, typer.Option(metavar="FACTOR", help="With --clock roofline: its seconds in one of ours.")
+    ] = 1.0,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="With --clock roofline: count tokens with a real tokenizer."),
+    ] = None,
+    drain_timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="How long running requests may finish after SIGTERM.")
+    ] = 30.0,
+    max_body: Annotated[str, typer.Option(metavar="BYTES", help="The largest request body.")] = "8MiB",
+    metrics_prefix: Annotated[
+        str, typer.Option(metavar="PREFIX", help="Of the names at /metrics; vllm fits vLLM's dashboards.")
+    ] = "twophase",
+) -> int | None:
+    """Serve a model over HTTP as OpenAI's API does, with live counters of both phases at /metrics.
+
+    Without MODEL: the embedded default, Gemma 3 270M, a base model.
+    """
+    for option, count in (
+        ("--max-sequences", max_sequences),
+        ("--max-tokens-per-pass", max_tokens_per_pass),
+        ("--context-length", context_length),
+        ("--kv-blocks", kv_blocks),
+    ):
+        if count is not None and not 1 <= count <= LARGEST:
+            raise InputError(f"{option} {count}: it must be a whole number from 1 to {LARGEST:,}")
+    if not 0 <= max_queue <= LARGEST:
+        raise InputError(f"--max-queue {max_queue}: it must be 0 or more")
+    if not 0 <= port <= 65535:
+        raise InputError(f"--port {port}: it must be from 0 to 65535")
+    if any(not key or not key.isascii() for key in api_key or ()):
+        raise InputError("--api-key: it must be ASCII letters, and at least one")
+    positive("--speed", speed)
+    positive("--drain-timeout", drain_timeout)
+    if not (
+        metrics_prefix.isascii()
+        and metrics_prefix.replace("_", "a").isalnum()
+        and metrics_prefix[0].isalpha()
+    ):
+        raise InputError(f"--metrics-prefix {metrics_prefix}: letters, digits and underscores, like vllm")
+    body = bytes_of("--max-body", max_body)
+    pool = bytes_of("--kv-memory", kv_memory)
+    cores = threads_of(threads)
+
+    with server_room():
+        from twophase.server.app import new_app
+        from twophase.server.running import address_of, bind
+        from twophase.server.running import serve as run
+        from twophase.server.service import Service
+
+    listening = bind(host, port)  # before the loading, for a port in use is told at once
+    with progress_bar() as report:
+        if clock == "roofline":
+            from twophase.cost.parallel import Plan
+            from twophase.hardware.catalogue import load_accelerator
+            from twophase.server.open_standin import StandInOptions, open_standin
+
+            if model is None:
+                raise InputError("--clock roofline: give a MODEL, such as llama-3.1-8b")
+            own = loaded(model, weights)
+            engine: OpenEngine = open_standin(
+                own,
+                deployment_of(own, kv, None, Plan(tp, pp, ep, dp)),
+                load_accelerator(gpu, hardware),
+                StandInOptions(
+                    name=served_model_name or model,
+                    kv=kv,
+                    speed=speed,
+                    context_length=context_length,
+                    max_sequences=max_sequences,
+                    max_tokens=max_tokens_per_pass,
+                    blocks=kv_blocks,
+                    kv_pool_bytes=pool,
+                    prefix_cache=prefix_cache,
+                    tokenizer=tokenizer,
+                ),
+            )
+        else:
+            with engine_room():
+                from twophase.engine.open import find_model
+                from twophase.server.open_real import RealOptions, open_real
+
+            found = find_model(model, load, compute)
+            engine = open_real(
+                found,
+                RealOptions(
+                    name=served_model_name or _name_of(model, found.path),
+                    threads=cores,
+                    context_length=context_length,
+                    max_sequences=max_sequences,
+                    max_tokens=max_tokens_per_pass,
+                    blocks=kv_blocks,
+                    kv_pool_bytes=pool,
+                    prefix_cache=prefix_cache,
+                ),
+                report,
+            )
+        service = Service(engine, max_queue, policy)
+    app = new_app(service, api_keys=api_key or (), max_body=int(body or 0), metrics_prefix=metrics_prefix)
+    ready = _announcement(engine, address_of(listening), bool(api_key))
+    finished = run(app, service, listening, drain_timeout, ready)
+    return None if finished else 130
+
+
+def _name_of(model: str | None, path: Path | None) -> str:
+    """A file's name, or its directory's; what a catalogue calls it."""
+    if path is None:
+        return model or "default"
+    return path.stem if path.suffix == ".gguf" else path.resolve().name
+
+
+def _announcement(engine: "OpenEngine", address: str, keyed: bool) -> Callable[[], None]:
+    limits = engine.limits
+    key = " -H 'Authorization: Bearer KEY'" if keyed else ""
+    asked = '{"prompt": "Once upon a time", "max_tokens": 32}'
+    lines = [
+        *engine.notes,
+        f"{engine.name} at {address}: KV pool of {limits.blocks * limits.block_size:,} tokens "
+        f"({engine.kv_bytes / 2**30:.2f} GiB), up to {limits.max_sequences} sequences of {engine.longest:,}",
+        f"curl {address}/v1/completions{key} -H 'Content-Type: application/json' -d '{asked}'",
+    ]
+
+    def announce() -> None:
+        print("\n".join(lines), flush=True)
+
+    return announce

@@ -1,0 +1,242 @@
+"""From a request to the sequences that it asks for. Everything that can't be done is said by name."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from starlette.concurrency import run_in_threadpool
+
+from twophase.engine.sampling import Sampling
+from twophase.errors import InputError
+from twophase.server.engine import OpenEngine
+from twophase.server.errors import ApiError
+from twophase.server.events import Ask
+from twophase.server.protocol import ChatRequest, CompletionRequest, Generation, Message
+
+SHORT = 2000  # letters that are tokenised at once; what is longer leaves the event loop free meanwhile
+COMPLETION_TOKENS = 16  # OpenAI's default
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    ids: Sequence[int]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Sequences in the order of choices: those of the first prompt, of the second, ..."""
+
+    asks: Sequence[Ask]
+    prompts: Sequence[Prompt]
+    n: int
+
+    def prompt(self, choice: int) -> Prompt:
+        return self.prompts[choice // self.n]
+
+
+async def of_completion(body: CompletionRequest, engine: OpenEngine) -> Asked:
+    unsupported = {
+        "suffix": bool(body.suffix),
+        "best_of": body.best_of is not None and body.best_of != (body.n or 1),
+        "echo together with logprobs": bool(body.echo) and body.logprobs is not None,
+    }
+    _refuse(unsupported)
+    given = body.prompt
+    several: Sequence[str | Sequence[int]]
+    if isinstance(given, str):
+        several = [given]
+    elif isinstance(given[0], int):
+        several = [[token for token in given if isinstance(token, int)]]
+    else:
+        several = [each for each in given if not isinstance(each, int)]
+    prompts = [await _prompt(each, engine) for each in several]
+    return _asked(body, engine, prompts, "prompt", body.max_tokens, COMPLETION_TOKENS, body.logprobs)
+
+
+async def of_chat(body: ChatRequest, engine: OpenEngine) -> Asked:
+    _refuse(
+        {
+            "tools": bool(body.tools),
+            "functions": bool(body.functions),
+            "response_format": body.response_format is not None and body.response_format.type != "text",
+            "modalities other than text": any(each != "text" for each in body.modalities or ()),
+        }
+    )
+    if body.top_logprobs is not None and not body.logprobs:
+        raise ApiError(400, "top_logprobs needs logprobs to be true", param="top_logprobs")
+    prompt = await _chat_prompt(body.messages, engine, dict(body.chat_template_kwargs or {}))
+    most = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
+    logprobs = (body.top_logprobs or 0) if body.logprobs else None
+    return _asked(body, engine, [prompt], "messages", most, engine.default_output, logprobs)
+
+
+async def tokens_of(
+    prompt: str | None, messages: Sequence[Message] | None, bos: bool, engine: OpenEngine
+) -> Sequence[int]:
+    """For /tokenize: of a text, or of a conversation."""
+    if (prompt is None) == (messages is None):
+        raise ApiError(400, "give one of prompt and messages", param="prompt")
+    if messages is not None:
+        return (await _chat_prompt(messages, engine, {})).ids
+    return await _encode(prompt or "", bos, engine)
+
+
+def require_model(model: str | None, engine: OpenEngine) -> None:
+    if model is not None and model != engine.name:
+        raise ApiError(
+            404,
+            f"the model `{model}` does not exist; this server has `{engine.name}`",
+            param="model",
+            code="model_not_found",
+        )
+
+
+def _refuse(unsupported: dict[str, bool]) -> None:
+    for what, asked in unsupported.items():
+        if asked:
+            raise ApiError(
+                400, f"{what}: not supported by this server", param=what.split()[0], code="unsupported"
+            )
+
+
+async def _prompt(given: str | Sequence[int], engine: OpenEngine) -> Prompt:
+    if isinstance(given, str):
+        return Prompt(await _encode(given, True, engine), given)
+    beyond = next((token for token in given if token >= engine.vocabulary), None)
+    if beyond is not None:
+        raise ApiError(
+            400, f"token id {beyond} is not in the vocabulary of {engine.vocabulary}", param="prompt"
+        )
+    return Prompt(given, engine.tokenizer.decode(given))
+
+
+async def _encode(text: str, bos: bool, engine: OpenEngine) -> list[int]:
+    encode = partial(engine.tokenizer.encode, text, add_bos=bos)
+    try:
+        return encode() if len(text) < SHORT else await run_in_threadpool(encode)
+    except InputError as error:
+        raise ApiError(400, str(error), param="prompt") from None
+
+
+async def _chat_prompt(messages: Sequence[Message], engine: OpenEngine, more: dict[str, object]) -> Prompt:
+    if engine.chat_template is None:
+        raise ApiError(
+            400,
+            f"{engine.name} has no chat template, it is a base model: use /v1/completions",
+            param="messages",
+            code="no_chat_template",
+        )
+    plain = [{**message.model_dump(exclude_none=True), "content": _content(message)} for message in messages]
+    for message in plain:
+        if message["role"] == "developer":  # OpenAI's newer word, that no template knows
+            message["role"] = "system"
+    try:
+        text = engine.chat_template(plain, **more)
+    except (InputError, ValueError) as error:
+        raise ApiError(400, f"the chat template refuses these messages: {error}", param="messages") from None
+    return Prompt(await _encode(text, False, engine), text)
+
+
+def _content(message: Message) -> str:
+    if message.content is None or isinstance(message.content, str):
+        return message.content or ""
+    for part in message.content:
+        if part.type != "text" or part.text is None:
+            raise ApiError(
+                400,
+                f"content of type {part.type!r}: not supported, only text is",
+                param="messages",
+                code="unsupported",
+            )
+    return "".join(part.text or "" for part in message.content)
+
+
+def _asked(
+    body: Generation,
+    engine: OpenEngine,
+    prompts: Sequence[Prompt],
+    where: str,
+    most: int | None,
+    default: int | None,
+    logprobs: int | None,
+) -> Asked:
+    n = body.n or 1
+    sampling = _sampling(body, engine, logprobs)
+    stops = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
+    asks = []
+    for prompt in prompts:
+        output = _output(len(prompt.ids), most, default, where, engine)
+        if sampling.min_tokens > output:
+            raise ApiError(
+                400,
+                f"min_tokens {sampling.min_tokens} is more than the {output} of max_tokens",
+                param="min_tokens",
+            )
+        asks += [
+            Ask(
+                prompt_ids=prompt.ids,
+                sampling=replace(sampling, seed=sampling.seed + i),
+                max_output=output,
+                stops=stops,
+                priority=body.priority or 0,
+            )
+            for i in range(n)
+        ]
+    return Asked(asks, prompts, n)
+
+
+def _output(prompt: int, most: int | None, default: int | None, where: str, engine: OpenEngine) -> int:
+    """Output tokens that a prompt of so many tokens may have."""
+    longest = engine.longest
+    if not prompt:
+        raise ApiError(400, "the prompt has no tokens: give some text", param=where)
+    room = longest - prompt
+    if room < (most or 1):
+        wanted = (
+            f"{prompt + most} tokens ({prompt} in the {where}, {most} in the completion)"
+            if most
+            else (f"at least {prompt + 1} tokens ({prompt} in the {where}, and one to complete them)")
+        )
+        raise ApiError(
+            400,
+            f"This model's maximum context length is {longest} tokens. However, you requested {wanted}. "
+            f"Please reduce the length of the {where} or completion.",
+            param=where,
+            code="context_length_exceeded",
+        )
+    return most or min(room, default or room)
+
+
+def _sampling(body: Generation, engine: OpenEngine, logprobs: int | None) -> Sampling:
+    ends = frozenset() if body.ignore_eos else engine.tokenizer.eos_ids
+    return Sampling(
+        temperature=_or(body.temperature, 1.0),
+        top_k=max(0, body.top_k or 0),
+        top_p=_or(body.top_p, 1.0),
+        min_p=_or(body.min_p, 0.0),
+        seed=secrets.randbits(48) if body.seed is None else body.seed,
+        repetition_penalty=_or(body.repetition_penalty, 1.0),
+        presence_penalty=_or(body.presence_penalty, 0.0),
+        frequency_penalty=_or(body.frequency_penalty, 0.0),
+        logit_bias=_bias(body.logit_bias or {}, engine.vocabulary),
+        stop_ids=ends | frozenset(body.stop_token_ids or ()),
+        min_tokens=body.min_tokens or 0,
+        logprobs=logprobs,
+    )
+
+
+def _bias(given: dict[str, float], vocabulary: int) -> dict[int, float]:
+    for token in given:
+        if not (token.isascii() and token.isdigit() and len(token) < 10 and int(token) < vocabulary):
+            raise ApiError(
+                400,
+                f"logit_bias: {token[:40]!a} is not a token id, which are whole numbers below {vocabulary}",
+                param="logit_bias",
+            )
+    return {int(token): bias for token, bias in given.items()}
+
+
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else value

@@ -1,0 +1,131 @@
+"""The real engine opened for the server."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from twophase.cost.deployment import Deployment, as_bits
+from twophase.cost.pass_ import Pass
+from twophase.engine.executor import Executor
+from twophase.engine.kv import pool_bytes
+from twophase.engine.memory import available_bytes
+from twophase.engine.open import FoundModel, load_model
+from twophase.engine.sampling import Sampling, TokenLogprobs
+from twophase.engine.tokenizer import load_tokenizer
+from twophase.errors import InputError
+from twophase.hardware.accelerator import Accelerator
+from twophase.hardware.probe import COMPUTES, cpu_name, machine_bytes, matmul_rate, read_rate
+from twophase.kernels.cache import BLOCK_SIZE
+from twophase.scheduler.clock import RealClock
+from twophase.scheduler.request import Limits, Outcome
+from twophase.server.engine import OpenEngine
+from twophase.server.phases import price_on
+
+PROBE_S = 0.2  # for each roof
+POOL_SHARE = 0.25  # of the memory that is left, where nobody says how large the KV pool is
+MOST_CONTEXT, MOST_SEQUENCES, MOST_TOKENS = 8192, 64, 512  # where nobody says
+Report = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RealOptions:
+    name: str
+    threads: int
+    context_length: int | None = None
+    max_sequences: int | None = None
+    max_tokens: int | None = None
+    blocks: int | None = None
+    kv_pool_bytes: float | None = None
+    prefix_cache: bool = True
+
+
+def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEngine:
+    """InputError where the model has no tokenizer or memory is short."""
+    if found.path is None:
+        raise InputError(
+            f"{found.spec.name} has no tokenizer here: give its directory or a .gguf file, or serve a "
+            "stand-in with --clock roofline"
+        )
+    tokenizer = load_tokenizer(found.path)
+    model = load_model(found, lambda share: report("loading weights", share))
+    spec, item_bytes = model.spec, model.network.arena.itemsize
+    context = options.context_length or min(spec.context_length, MOST_CONTEXT)
+    sequences = options.max_sequences or MOST_SEQUENCES
+    block_bytes = pool_bytes(spec, 1, item_bytes)
+    blocks = options.blocks or int((options.kv_pool_bytes or available_bytes() * POOL_SHARE) / block_bytes)
+    blocks = min(blocks, sequences * -(-context // BLOCK_SIZE))
+    if blocks < 1:
+        raise InputError(f"the KV pool has no room for one block, which takes {block_bytes} bytes: give more")
+    executor = Executor(model.network, blocks, context, options.threads)
+    report("preparing kernels", 1.0)
+    executor.warm_up()
+    report("probing the roofs", 1.0)
+    compute = found.compute
+    machine = Accelerator(
+        name="this-machine",
+        title=cpu_name(),
+        vendor="",
+        flops={COMPUTES[compute]: matmul_rate(compute, options.threads, PROBE_S)},
+        memory_bytes=machine_bytes(),
+        marketed_bytes=machine_bytes(),
+        bandwidth=read_rate(model.network.arena, options.threads, PROBE_S),
+        kind="measured",
+    )
+    return OpenEngine(
+        name=options.name,
+        executor=Greedy(executor),
+        limits=Limits(
+            blocks=blocks,
+            context_length=context,
+            max_sequences=sequences,
+            max_tokens=options.max_tokens or max(MOST_TOKENS, sequences),
+            block_size=BLOCK_SIZE,
+        ),
+        clock=ServingClock(),
+        price=price_on(Deployment(spec, as_bits(item_bytes), item_bytes), machine),
+        tokenizer=tokenizer,
+        vocabulary=spec.vocab_size,
+        notes=model.notes,
+        kv_bytes=executor.pool.bytes,
+        facts={
+            "block_size": str(BLOCK_SIZE),
+            "cache_dtype": "bf16" if item_bytes == 2 else "float32",
+            "enable_prefix_caching": str(options.prefix_cache),
+            "num_gpu_blocks": str(blocks),
+        },
+    )
+
+
+class ServingClock(RealClock):
+    def rest(self) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class Greedy:
+    """The executor in the form that the server wants; it has no sampling yet."""
+
+    executor: Executor
+    _sampling: dict[int, Sampling] = field(default_factory=dict)
+
+    def begin(self, sequence: int, prompt_ids: Sequence[int], sampling: Sampling) -> None:
+        self.executor.begin(sequence, prompt_ids)
+        self._sampling[sequence] = sampling
+
+    def run(self, pass_: Pass) -> Outcome:
+        outcome = self.executor.run(pass_)
+        stopped = [
+            sequence
+            for sequence, kept in outcome.tokens.items()
+            if not self._sampling[sequence].stop_ids.isdisjoint(kept)
+        ]
+        return replace(outcome, stopped=stopped)
+
+    def end(self, sequence: int) -> list[int]:
+        self._sampling.pop(sequence)
+        return self.executor.end(sequence)
+
+    def logprobs(self, sequence: int) -> Sequence[TokenLogprobs]:
+        return ()
+
+    def prompt_keys(self, sequence: int) -> Sequence[int]:
+        return ()

@@ -1,0 +1,1 @@
+"""The scheduler on a clock made of arithmetic."""

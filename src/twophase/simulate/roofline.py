@@ -1,0 +1,23 @@
+"""How long a pass takes on an accelerator, by arithmetic alone."""
+
+from collections.abc import Callable
+
+from twophase.cost.communication import communication_s, exchanges
+from twophase.cost.deployment import Deployment
+from twophase.cost.pass_ import Pass
+from twophase.cost.price import spans_of
+from twophase.cost.roofline import floor
+from twophase.hardware.accelerator import Accelerator
+
+
+def roofline_seconds(own: Deployment, accelerator: Accelerator) -> Callable[[Pass], float]:
+    """Seconds of one replica's pass: its roofline with the experts that uniform routing touches, and after it
+    what it sends between devices. No engine is as fast; one that is calibrated will take over from this.
+    """
+
+    def seconds(pass_: Pass) -> float:
+        spans = spans_of(pass_)
+        busy = floor(own, spans, accelerator, "expected").seconds
+        return float(busy + communication_s(exchanges(own, spans, accelerator), busy))
+
+    return seconds
