@@ -102,3 +102,17 @@ def test_missing_and_damaged_files(tmp_path: Path, library: Library) -> None:
     (tmp_path / "tokenizer_config.json").write_text("nope")
     assert "tokenizer_config.json is not JSON" in refused(tmp_path)
     assert f"{tmp_path / 'no.gguf'}" in refused(tmp_path / "no.gguf")
+
+
+def test_a_post_processor_that_names_an_unknown_token(tmp_path: Path, library: Library) -> None:
+    """The library panics over it, in Rust, and no exception class of Python's catches that."""
+    save(tmp_path, library)
+    path = tmp_path / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["post_processor"]["single"][0]["SpecialToken"]["id"] = "<nowhere>"
+    path.write_text(json.dumps(content))
+    assert "post-processor puts in a token <nowhere>" in refused(tmp_path)
+    template = content["post_processor"]
+    content["post_processor"] = {"type": "Sequence", "processors": [template]}
+    path.write_text(json.dumps(content))
+    assert "<nowhere>" in refused(tmp_path)
