@@ -17,6 +17,28 @@ def test_shapes_are_the_models() -> None:
         assert source.tensor(name).shape == source.stored[name].shape
 
 
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("qwen3-30b-a3b", 30_532_122_624),
+        ("mixtral-8x7b", 46_702_792_704),
+        ("phi-3-mini", 3_821_079_552),
+        ("gemma-2-2b", 2_614_341_888),
+        ("gpt2", 124_439_808),
+    ],
+)
+def test_every_parameter_of_other_families(name: str, parameters: int) -> None:
+    """Totals of the published checkpoints (tests/data/parameter_totals.csv)."""
+    source = random_weights(load_spec(name))
+    assert sum(np.prod(stored.shape) for stored in source.stored.values()) == parameters
+    for own in [own for own in source.names if own.startswith("layers.3.")]:
+        shape = source.stored[own].shape
+        one = source.tensor(own, slice(1, 2))
+        assert one.shape == (1, *shape[1:])
+        if len(shape) == 3 and shape[0] > 100:
+            assert np.array_equal(source.tensor(own, slice(0, 2))[1], one[0])
+
+
 def test_values_are_normal_finite_and_differ() -> None:
     source = random_weights(SPEC)
     q, k = (from_bf16(source.tensor(f"layers.5.{name}")) for name in "qk")
@@ -27,6 +49,9 @@ def test_values_are_normal_finite_and_differ() -> None:
     assert len(np.unique(q[:, 0])) > 500  # rows aren't copies of one another
     assert not np.array_equal(q[: len(k)], k)
     assert (source.tensor("layers.5.attention_norm") == 1).all()
+    gpt2 = random_weights(load_spec("gpt2"))
+    assert (gpt2.tensor("layers.5.attention_norm") == 1).all()
+    assert from_bf16(gpt2.tensor("layers.5.attention_norm_bias")).std() == pytest.approx(0.02, rel=0.1)
 
 
 def test_rows_and_seeds() -> None:
