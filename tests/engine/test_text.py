@@ -85,3 +85,11 @@ def test_bos_where_wanted_and_text_that_is_none() -> None:
     assert tokenizer.spell([0, 2, -1]) == ["<s>", "<0x00>", ""]
     with pytest.raises(InputError, match="udcff"):
         tokenizer.encode("a\udcff")
+
+
+def test_text_goes_on_from_the_end_of_a_long_prompt() -> None:
+    """Only its last ids are decoded again, and they may begin within a character."""
+    for extra in range(8):
+        prompt = of_text("a" * extra + "🙂" * 30)
+        assert "".join(made(prefix=True).stream(of_text("🙂é"), after=prompt)) == "🙂é"
+        assert list(made(prefix=True).stream([TOKENS.index("▁the")], after=prompt)) == [" the"]

@@ -176,7 +176,7 @@ def _choose(logits: Array, rows: Sequence[tuple[Sampling, int]], threads: int) -
     chosen = np.zeros(len(rows), np.int64)
     counter = np.zeros(1, np.int64)
     choose_tokens(flat, stride, logits.shape[1], maxima, sums, best, draws, chosen, counter, threads)
-    return chosen.tolist()  # type: ignore[no-any-return]
+    return chosen.tolist()
 
 
 def _draw(sampling: Sampling, position: int, vocabulary: int) -> tuple[float, int, float, float, float]:

@@ -7,6 +7,7 @@ from typing import Protocol
 from twophase.errors import InputError
 
 REPLACEMENT = "�"
+CONTEXT = 32  # ids that text is continued from
 PATIENCE = 8  # ids that � at the end is held back for; a character is complete after four
 
 
@@ -51,27 +52,52 @@ class Tokenizer:
         return [self.codec.spell(index) for index in ids]
 
     def stream(self, ids: Iterable[int], after: Sequence[int] = ()) -> Iterator[str]:
-        """Text as its ids come, whole characters only; together it is what decoding all of them adds.
+        """Text as its ids come, whole characters only; together it is what decoding all of them adds."""
+        text = TextStream(self, after)
+        yield from filter(None, map(text.accept, ids))
+        yield from filter(None, [text.finish()])
 
-        after: the ids before the first, so that the text goes on from theirs and keeps its leading space.
-        """
-        window, clean = list(after), 0  # what is decoded; where its last ids begin that left nothing open
-        shown, waiting = len(_closed(self.decode(window))), 0
-        for index in ids:
-            window.append(index)
-            text = self.decode(window)
-            closed, waiting = _closed(text), waiting + 1
-            if waiting > PATIENCE:
-                closed = text
-            if len(closed) > shown:
-                yield closed[shown:]
-                shown, waiting = len(closed), 0
-                if closed == text:
-                    window, clean = window[clean:], len(window) - clean
-                    shown = len(self.decode(window))
-            elif closed == text:
-                waiting = 0
-        yield from filter(None, [self.decode(window)[shown:]])
+
+class TextStream:
+    """Text as its ids come, whole characters only; together it is what decoding all of them adds.
+
+    after: the ids before the first, so that the text goes on from theirs and keeps its leading space.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, after: Sequence[int] = ()) -> None:
+        self._decode = tokenizer.decode
+        self._window = self._end_of(after)  # what is decoded
+        self._clean = 0  # where the window's last ids begin that left nothing open
+        self._shown = len(_closed(self._decode(self._window)))
+        self._waiting = 0
+
+    def accept(self, index: int) -> str:
+        """The text that the next id completes; empty while a character may be incomplete."""
+        self._window.append(index)
+        text = self._decode(self._window)
+        closed, self._waiting = _closed(text), self._waiting + 1
+        if self._waiting > PATIENCE:
+            closed = text
+        piece = closed[self._shown :]
+        if piece:
+            self._shown, self._waiting = len(closed), 0
+            if closed == text:
+                self._window, self._clean = self._window[self._clean :], len(self._window) - self._clean
+                self._shown = len(self._decode(self._window))
+        elif closed == text:
+            self._waiting = 0
+        return piece
+
+    def finish(self) -> str:
+        """What is left when no id comes any more, complete or not."""
+        return self._decode(self._window)[self._shown :]
+
+    def _end_of(self, ids: Sequence[int]) -> list[int]:
+        """As many of the last ids as matter, from one on that begins a character."""
+        for start in range(max(0, len(ids) - CONTEXT), len(ids)):
+            if start == 0 or not self._decode(ids[start : start + PATIENCE]).startswith(REPLACEMENT):
+                return list(ids[start:])
+        return []
 
 
 def _closed(text: str) -> str:

@@ -187,7 +187,7 @@ def gather(logits: Any, at: int, vocabulary: int, maxima: Any, floor: Any, value
 
 @kernel()
 def weight_of(logit: Any, best: Any, slope: Any) -> float:
-    return np.exp(np.float64(logit - best) * np.float64(slope))
+    return np.exp(np.float64(logit - best) * np.float64(slope))  # type: ignore[no-any-return]
 
 
 @kernel()
