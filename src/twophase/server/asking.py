@@ -134,8 +134,8 @@ async def _chat_prompt(messages: Sequence[Message], engine: OpenEngine, more: di
             message["role"] = "system"
     try:
         text = engine.chat_template(plain, **more)
-    except (InputError, ValueError) as error:
-        raise ApiError(400, f"the chat template refuses these messages: {error}", param="messages") from None
+    except InputError as error:
+        raise ApiError(400, str(error), param="messages") from None
     return Prompt(await _encode(text, False, engine), text)
 
 

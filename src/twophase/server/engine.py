@@ -41,7 +41,7 @@ class ServerClock(Protocol):
 
 class ChatTemplate(Protocol):
     def __call__(self, messages: Sequence[Mapping[str, Any]], **more: Any) -> str:
-        """The prompt's text, BOS in it. ValueError, in a line, where it takes no such messages."""
+        """The prompt's text, BOS in it. InputError where it takes no such messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,28 +1,29 @@
 """The real engine opened for the server."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 from twophase.cost.deployment import Deployment, as_bits
-from twophase.cost.pass_ import Pass
+from twophase.engine.chat import Messages, load_chat_template, plain_chat
 from twophase.engine.executor import Executor
-from twophase.engine.kv import pool_bytes
+from twophase.engine.kv import new_pool, pool_bytes
 from twophase.engine.memory import available_bytes
 from twophase.engine.open import FoundModel, load_model
-from twophase.engine.sampling import Sampling, TokenLogprobs
 from twophase.engine.tokenizer import load_tokenizer
 from twophase.errors import InputError
 from twophase.hardware.accelerator import Accelerator
 from twophase.hardware.probe import COMPUTES, cpu_name, machine_bytes, matmul_rate, read_rate
 from twophase.kernels.cache import BLOCK_SIZE
 from twophase.scheduler.clock import RealClock
-from twophase.scheduler.request import Limits, Outcome
+from twophase.scheduler.request import Limits
 from twophase.server.engine import OpenEngine
 from twophase.server.phases import price_on
 
 PROBE_S = 0.2  # for each roof
 POOL_SHARE = 0.25  # of the memory that is left, where nobody says how large the KV pool is
 MOST_CONTEXT, MOST_SEQUENCES, MOST_TOKENS = 8192, 64, 512  # where nobody says
+NO_TEMPLATE = "It has no chat template, as base models: chats are written as lines of role: text."
 Report = Callable[[str, float], None]
 
 
@@ -46,6 +47,7 @@ def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEn
             "stand-in with --clock roofline"
         )
     tokenizer = load_tokenizer(found.path)
+    template = load_chat_template(found.path)
     model = load_model(found, lambda share: report("loading weights", share))
     spec, item_bytes = model.spec, model.network.arena.itemsize
     context = options.context_length or min(spec.context_length, MOST_CONTEXT)
@@ -55,7 +57,8 @@ def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEn
     blocks = min(blocks, sequences * -(-context // BLOCK_SIZE))
     if blocks < 1:
         raise InputError(f"the KV pool has no room for one block, which takes {block_bytes} bytes: give more")
-    executor = Executor(model.network, blocks, context, options.threads)
+    pool = new_pool(spec, blocks, model.network.compute, context)
+    executor = Executor(model.network, pool, options.threads)
     report("preparing kernels", 1.0)
     executor.warm_up()
     report("probing the roofs", 1.0)
@@ -72,7 +75,7 @@ def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEn
     )
     return OpenEngine(
         name=options.name,
-        executor=Greedy(executor),
+        executor=executor,
         limits=Limits(
             blocks=blocks,
             context_length=context,
@@ -84,7 +87,8 @@ def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEn
         price=price_on(Deployment(spec, as_bits(item_bytes), item_bytes), machine),
         tokenizer=tokenizer,
         vocabulary=spec.vocab_size,
-        notes=model.notes,
+        chat_template=template or plain_template,
+        notes=(*model.notes, *(() if template else (NO_TEMPLATE,))),
         kv_bytes=executor.pool.bytes,
         facts={
             "block_size": str(BLOCK_SIZE),
@@ -95,37 +99,10 @@ def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEn
     )
 
 
+def plain_template(messages: Messages, **more: Any) -> str:
+    return plain_chat(messages)
+
+
 class ServingClock(RealClock):
     def rest(self) -> None:
         pass
-
-
-@dataclass(slots=True)
-class Greedy:
-    """The executor in the form that the server wants; it has no sampling yet."""
-
-    executor: Executor
-    _sampling: dict[int, Sampling] = field(default_factory=dict)
-
-    def begin(self, sequence: int, prompt_ids: Sequence[int], sampling: Sampling) -> None:
-        self.executor.begin(sequence, prompt_ids)
-        self._sampling[sequence] = sampling
-
-    def run(self, pass_: Pass) -> Outcome:
-        outcome = self.executor.run(pass_)
-        stopped = [
-            sequence
-            for sequence, kept in outcome.tokens.items()
-            if not self._sampling[sequence].stop_ids.isdisjoint(kept)
-        ]
-        return replace(outcome, stopped=stopped)
-
-    def end(self, sequence: int) -> list[int]:
-        self._sampling.pop(sequence)
-        return self.executor.end(sequence)
-
-    def logprobs(self, sequence: int) -> Sequence[TokenLogprobs]:
-        return ()
-
-    def prompt_keys(self, sequence: int) -> Sequence[int]:
-        return ()

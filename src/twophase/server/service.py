@@ -202,8 +202,7 @@ class Service:
         if refusal is not None:
             executor.end(number)
             return refusal
-        sampling = ask.sampling
-        self._texts.begin(number, ask.prompt_ids, ask.stops, sampling.stop_ids, sampling.min_tokens)
+        self._texts.begin(number, ask)
         self._log.arrived(request, arrival_s)
         self._live[number] = Live(ask, outlet, choice, self._log.open[number])
         self.counters.request_max_output.observe(ask.max_output)
