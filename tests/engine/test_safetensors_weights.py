@@ -170,6 +170,17 @@ def test_quantised_safetensors_are_named(leaf: str, dtype: torch.dtype, method: 
     assert q + leaf in message
 
 
+def test_a_family_whose_names_are_not_known(tmp_path: Path) -> None:
+    config = tf.GPTNeoConfig(
+        vocab_size=96, hidden_size=64, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]]
+    )
+    model = tf.GPTNeoForCausalLM(config)
+    save(tmp_path, model, model.state_dict())
+    assert "no tensor model.embed_tokens.weight, which this gpt_neo model needs" in refused(tmp_path)
+    save(tmp_path, model, {"model.embed_tokens.weight": model.transformer.wte.weight})
+    assert "what a gpt_neo checkpoint calls its positions is not known" in refused(tmp_path)
+
+
 def test_experts_that_are_missing_or_differ_in_type(tmp_path: Path) -> None:
     made("mixtral").save_pretrained(tmp_path)
     state = load_file(tmp_path / "model.safetensors")

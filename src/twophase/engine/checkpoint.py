@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from twophase.engine.bf16 import from_bf16
 from twophase.engine.tensors import ALL_ROWS, Array, Shape, Stored
@@ -77,6 +78,11 @@ def shifted(stored: Stored, offset: float) -> Stored:
         return exact + np.float32(offset)
 
     return Stored(stored.shape, stored.format, read)
+
+
+def reordered(stored: Stored, order: NDArray[np.intp]) -> Stored:
+    """Its rows in another order."""
+    return Stored(stored.shape, stored.format, lambda rows: stored.read(ALL_ROWS)[order[rows]])
 
 
 def as_row(stored: Stored) -> Stored:

@@ -34,7 +34,7 @@ def take(checkpoint: Checkpoint, name: str, shapes: Mapping[str, Shape]) -> Stor
     matrix = name.removesuffix("_bias")
     kind = "weight" if matrix == name else "bias"
     if not matrix.startswith("layers."):
-        return checkpoint.take(f"{OUTER[matrix]}.{kind}", shapes[name])
+        return checkpoint.take(own_name(name), shapes[name])
     _, i, leaf = matrix.split(".", 2)
     ours, theirs, suffix = f"layers.{i}.", f"blk.{i}.", name.removeprefix(matrix)
     for fused, leaves in FUSED.items():
@@ -43,10 +43,20 @@ def take(checkpoint: Checkpoint, name: str, shapes: Mapping[str, Shape]) -> Stor
         ):
             parts = [shapes[f"{ours}{each}{suffix}"] for each in leaves]
             return checkpoint.take_part(f"{theirs}{fused}.{kind}", parts, leaves.index(leaf))
-    own = f"{theirs}{INNER[leaf]}.{kind}"
+    own = own_name(name)
     if leaf == "shared_gate" and checkpoint.shapes.get(own) == shapes[name][1:]:
         return as_row(checkpoint.take(own, shapes[name][1:]))
     return checkpoint.take(own, shapes[name])
+
+
+def own_name(name: str) -> str:
+    """Of a tensor that lies by itself."""
+    matrix = name.removesuffix("_bias")
+    kind = "weight" if matrix == name else "bias"
+    if not matrix.startswith("layers."):
+        return f"{OUTER[matrix]}.{kind}"
+    _, i, leaf = matrix.split(".", 2)
+    return f"blk.{i}.{INNER[leaf]}.{kind}"
 
 
 def _holds(checkpoint: Checkpoint, own: str, names: Sequence[str], shapes: Mapping[str, Shape]) -> bool:

@@ -13,15 +13,18 @@ from gguf import GGMLQuantizationType as Type
 from numpy.typing import NDArray
 
 from twophase.engine.checkpoint import Checkpoint
-from twophase.engine.gguf_names import take
-from twophase.engine.tensors import Array, Shape, Stored, WeightSource, expected_shapes, mapped
+from twophase.engine.gguf_names import own_name, take
+from twophase.engine.tensors import Array, Shape, Stored, WeightSource, expected_shapes, half_order, mapped
 from twophase.errors import InputError
 from twophase.model.gguf_file import TensorPlace, read_gguf
 from twophase.model.gguf_parts import parts_of
 from twophase.model.spec import ModelSpec
 
-# Architectures whose rotary pairs lie side by side, but in halves at Hugging Face: q and k are reordered.
-PERMUTED = ("llama", "mistral3", "granite", "granitemoe", "smollm3", "arcee", "internlm2", "baichuan")
+# Architectures whose rotary pairs lie side by side (llama.cpp's LLAMA_ROPE_TYPE_NORM).
+PERMUTED = (
+    *("llama", "mistral3", "granite", "granitemoe", "smollm3", "arcee", "internlm2", "baichuan"),
+    "ernie4_5",
+)
 PLAIN: dict[Type, np.dtype[Any]] = {
     Type.F32: np.dtype("<f4"),
     Type.F16: np.dtype("<f2"),
@@ -68,18 +71,8 @@ def _reordered(architecture: object, spec: ModelSpec) -> dict[str, NDArray[np.in
     """Of each q and k whose rows the file holds in another order, where each of them lies."""
     if architecture not in PERMUTED:
         return {}
-    orders: dict[str, NDArray[np.intp]] = {}
-    for i, layer in enumerate(spec.layers):
-        for name, heads in (("q", layer.attention.heads), ("k", layer.attention.kv_heads)):
-            order = _half_order(heads, layer.attention.head_dim)
-            orders |= dict.fromkeys((f"blk.{i}.attn_{name}.weight", f"blk.{i}.attn_{name}.bias"), order)
-    return orders
-
-
-@cache
-def _half_order(heads: int, head_dim: int) -> NDArray[np.intp]:
-    """Of every head first the even rows, then the odd ones."""
-    return np.arange(heads * head_dim).reshape(heads, -1, 2).swapaxes(1, 2).ravel()
+    orders = {name: half_order(spec, name) for name in expected_shapes(spec)}
+    return {own_name(name): order for name, order in orders.items() if order is not None}
 
 
 def _type(path: Path, own: str, place: TensorPlace) -> Type:

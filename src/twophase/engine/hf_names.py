@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from twophase.engine.checkpoint import Checkpoint
 from twophase.engine.tensors import Shape, Stored
+from twophase.errors import InputError
 from twophase.model.spec import ModelSpec, NormPlaces
 
 PREFIXES = ("model.", "language_model.model.", "model.language_model.", "language_model.", "transformer.", "")
@@ -133,16 +134,17 @@ def take(
         module = next((each for each in HEADS if f"{each}.weight" in checkpoint), HEADS[0])
         return checkpoint.take(f"{module}.{kind}", shapes[name])
     if not matrix.startswith("layers."):
-        return checkpoint.take(f"{prefix}{names.outer[matrix]}.{kind}", shapes[name])
+        return checkpoint.take(f"{prefix}{_known(names.outer, matrix, checkpoint)}.{kind}", shapes[name])
     _, i, leaf = matrix.split(".", 2)
     at = f"{prefix}{names.layers}.{i}."
     if leaf == "router" or leaf.startswith("experts."):
         return _take_experts(checkpoint, at, leaf, shapes[name])
     inner = {**NORMS[spec.layers[int(i)].norms], **names.inner}
-    together = [each for each in inner if inner[each] == inner[leaf]]
+    module = _known(inner, leaf, checkpoint)
+    together = [each for each in inner if inner[each] == module]
     suffix = name.removeprefix(matrix)
     return checkpoint.take_part(
-        f"{at}{inner[leaf]}.{kind}",
+        f"{at}{module}.{kind}",
         [shapes[f"layers.{i}.{each}{suffix}"] for each in together],
         together.index(leaf),
         names.turned,
@@ -161,6 +163,14 @@ def _take_experts(checkpoint: Checkpoint, at: str, leaf: str, shape: Shape) -> S
     module = layout.matrices[matrix]
     singly = [f"{at}{layout.one.format(n=n, matrix=module)}.weight" for n in range(shape[0])]
     return checkpoint.take_stacked(singly, shape[1:])
+
+
+def _known(modules: Mapping[str, str], name: str, checkpoint: Checkpoint) -> str:
+    if name not in modules:
+        raise InputError(
+            f"{checkpoint.where}: what a {checkpoint.family} checkpoint calls its {name} is not known here"
+        )
+    return modules[name]
 
 
 def _names(spec: ModelSpec) -> Names:

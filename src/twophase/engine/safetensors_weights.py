@@ -15,14 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from twophase.engine.checkpoint import Checkpoint, shifted
+from twophase.engine.checkpoint import Checkpoint, reordered, shifted
 from twophase.engine.hf_names import layers_at, prefix_of, take
-from twophase.engine.tensors import Array, Shape, Stored, WeightSource, expected_shapes, mapped
+from twophase.engine.tensors import Array, Shape, Stored, WeightSource, expected_shapes, half_order, mapped
 from twophase.errors import InputError, require_regular
 from twophase.model.spec import ModelSpec
 
 DTYPES: dict[str, np.dtype[Any]] = {"BF16": np.dtype("<u2"), "F16": np.dtype("<f2"), "F32": np.dtype("<f4")}
 SHIFTED = ("gemma", "gemma2", "gemma3_text", "vaultgemma")  # norms are stored as their distance from one
+SIDE_BY_SIDE = ("helium", "ernie4_5")  # rotary pairs of heads, instead of in halves
 # What quantisers leave beside, or in place of, a matrix.
 QUANTISED = {
     ".qweight": "GPTQ or AWQ",
@@ -60,6 +61,11 @@ def open_safetensors(directory: Path, spec: ModelSpec) -> WeightSource:
     checkpoint.require_all_taken(layers_at(spec, prefix))
     if spec.family in SHIFTED:
         stored |= {name: shifted(each, 1.0) for name, each in stored.items() if name.endswith("norm")}
+    if spec.family in SIDE_BY_SIDE:
+        orders = {name: half_order(spec, name) for name in stored}
+        stored |= {
+            name: reordered(stored[name], order) for name, order in orders.items() if order is not None
+        }
     return WeightSource("real", stored)
 
 

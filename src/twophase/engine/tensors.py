@@ -14,6 +14,7 @@ Face has them; a norm is what the normalised row is multiplied by.
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -129,6 +130,21 @@ def _mlp_shapes(own: MLP, d: int) -> dict[str, Shape]:
     shapes: dict[str, Shape] = {"gate": (own.d_ff, d)} if own.gated else {}
     shapes |= {"up": (own.d_ff, d), "down": (d, own.d_ff)}
     return shapes | {f"{name}_bias": shape[:1] for name, shape in shapes.items() if own.bias}
+
+
+def half_order(spec: ModelSpec, name: str) -> NDArray[np.intp] | None:
+    """Of a q or k whose rotary pairs lie side by side, the order that puts heads in halves; else None."""
+    *layer, leaf = name.split(".")
+    if leaf.removesuffix("_bias") not in ("q", "k"):
+        return None
+    attention = spec.layers[int(layer[1])].attention
+    return _half_order(attention.heads if leaf[0] == "q" else attention.kv_heads, attention.head_dim)
+
+
+@cache
+def _half_order(heads: int, head_dim: int) -> NDArray[np.intp]:
+    """Of every head first the even rows, then the odd ones."""
+    return np.arange(heads * head_dim).reshape(heads, -1, 2).swapaxes(1, 2).ravel()
 
 
 def mapped(path: Path, dtype: np.dtype[Any], offset: int, shape: Shape) -> Array:
