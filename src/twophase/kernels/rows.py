@@ -1,7 +1,7 @@
-"""What happens to rows between matrix products: embedding, norms, activations.
+"""What happens to rows between matrix products: embedding, norms, activations, the last touch to logits.
 
 Rows are float32 and padded to whole lanes; the padding is zero and stays zero. `x`, what the next matrix
-product takes, is float32 or bf16 by its array's type.
+product takes, is float32 or bf16 by its array's type. A norm or bias that a model hasn't is an empty array.
 """
 
 from typing import Any
@@ -10,20 +10,58 @@ import numpy as np
 from numba import prange
 
 from twophase.kernels.compiling import kernel
-from twophase.kernels.lanes import LANES, add, div, exp, fma, get, load, mul, splat, store, sub, total
+from twophase.kernels.lanes import (
+    LANES,
+    add,
+    div,
+    exp,
+    fma,
+    get,
+    keep,
+    load,
+    maximum,
+    mul,
+    splat,
+    store,
+    sub,
+    total,
+)
+
+# As `activate` numbers them.
+ACTIVATIONS = {"silu": 0, "gelu_tanh": 1, "relu": 2, "relu2": 3}
+SHARED_OUT = 1 << 15  # elements from which on work is shared out: less is done sooner than threads are woken
+
+
+@kernel()
+def embed_rows(
+    table: Any, ids: Any, scale: Any, learned: Any, positions: Any, h: Any, first: int, last: int
+) -> None:
+    width = h.shape[1]
+    pair = 1 if table.itemsize == 4 else 2
+    for row in range(first, last):
+        panel, lane = ids[row] // LANES, ids[row] % LANES
+        for i in range(width):
+            at = panel * LANES * width + (i // pair) * LANES * pair + lane * pair + i % pair
+            h[row, i] = get(table, at) * scale
+        if learned.size:
+            for i in range(0, width, LANES):
+                at = row * width + i
+                store(h, at, add(load(h, at), load(learned, positions[row] * width + i)))
 
 
 @kernel(parallel=True)
-def embed(table: Any, ids: Any, scale: Any, h: Any, threads: int) -> None:
-    """h[row] = scale · the table's row ids[row]; the table is packed in panels, as a head is."""
-    width = h.shape[1]
-    pair = 1 if table.itemsize == 4 else 2
-    for thread in prange(threads):
-        for row in range(ids.size * thread // threads, ids.size * (thread + 1) // threads):
-            panel, lane = ids[row] // LANES, ids[row] % LANES
-            for i in range(width):
-                at = panel * LANES * width + (i // pair) * LANES * pair + lane * pair + i % pair
-                h[row, i] = get(table, at) * scale
+def embed(table: Any, ids: Any, scale: Any, learned: Any, positions: Any, h: Any, threads: int) -> None:
+    """h[row] = scale · the table's row ids[row], plus the row of `learned` positions where there are any.
+
+    table: packed in panels, as a head is; learned: float32 [positions, width], flat.
+    """
+    rows = ids.size
+    if h.size < SHARED_OUT:
+        embed_rows(table, ids, scale, learned, positions, h, 0, rows)
+    else:
+        for thread in prange(threads):
+            first, last = rows * thread // threads, rows * (thread + 1) // threads
+            embed_rows(table, ids, scale, learned, positions, h, first, last)
 
 
 @kernel()
@@ -36,53 +74,161 @@ def norm_scale(h: Any, at: int, width: int, real_width: int, eps: Any) -> Any:
     return np.float32(1) / np.sqrt(total(squares) / np.float32(real_width) + eps)
 
 
+@kernel()
+def mean_and_scale(h: Any, at: int, width: int, real_width: int, eps: Any) -> Any:
+    """A layer norm's mean, and 1 / sqrt(variance + eps)."""
+    sums, squares = splat(np.float32(0)), splat(np.float32(0))
+    for i in range(at, at + width, LANES):
+        sums = add(sums, load(h, i))
+    mean = total(sums) / np.float32(real_width)
+    for i in range(0, width, LANES):
+        value = keep(sub(load(h, at + i), splat(mean)), 0, real_width - 1 - i, splat(np.float32(0)))
+        squares = fma(value, value, squares)
+    return mean, np.float32(1) / np.sqrt(total(squares) / np.float32(real_width) + eps)
+
+
+@kernel()
+def norm_row(
+    h: Any, at: int, real_width: int, eps: Any, centred: bool, weight: Any, bias: Any, out: Any, more: Any
+) -> None:
+    """out = norm of h's row at `at`, or h itself without a norm; with `more`, out += more · that."""
+    width = h.shape[1]
+    mean, scale = np.float32(0), np.float32(1)
+    if weight.size:
+        if centred:
+            mean, scale = mean_and_scale(h, at, width, real_width, eps)
+        else:
+            scale = norm_scale(h, at, width, real_width, eps)
+    for i in range(0, width, LANES):
+        value = load(h, at + i)
+        if weight.size:
+            value = mul(mul(sub(value, splat(mean)), splat(scale)), load(weight, i))
+            if bias.size:
+                value = add(value, load(bias, i))
+        if more != 0:
+            value = add(load(out, at + i), mul(value, splat(more)))
+        store(out, at + i, value)
+
+
+@kernel()
+def norm_rows(
+    h: Any, weight: Any, bias: Any, real_width: int, eps: Any, centred: bool, x: Any, first: int, last: int
+) -> None:
+    for row in range(first, last):
+        norm_row(h, row * h.shape[1], real_width, eps, centred, weight, bias, x, np.float32(0))
+
+
 @kernel(parallel=True)
-def norm(h: Any, weight: Any, real_width: int, eps: Any, x: Any, threads: int) -> None:
-    """x = RMS norm of h, row by row."""
-    rows, width = h.shape
-    for thread in prange(threads):
-        for row in range(rows * thread // threads, rows * (thread + 1) // threads):
-            at = row * width
-            scale = splat(norm_scale(h, at, width, real_width, eps))
-            for i in range(0, width, LANES):
-                store(x, at + i, mul(mul(load(h, at + i), scale), load(weight, i)))
+def norm(
+    h: Any, weight: Any, bias: Any, real_width: int, eps: Any, centred: bool, x: Any, threads: int
+) -> None:
+    """x = norm of h, row by row: RMS, or a layer norm where `centred`; h itself where weight is empty."""
+    rows = h.shape[0]
+    if h.size < SHARED_OUT:
+        norm_rows(h, weight, bias, real_width, eps, centred, x, 0, rows)
+    else:
+        for thread in prange(threads):
+            first, last = rows * thread // threads, rows * (thread + 1) // threads
+            norm_rows(h, weight, bias, real_width, eps, centred, x, first, last)
+
+
+@kernel()
+def add_norm_rows(
+    h: Any, y: Any, scale: Any, post_weight: Any, post_bias: Any, weight: Any, bias: Any, real_width: int,
+    eps: Any, centred: bool, x: Any, first: int, last: int,
+) -> None:  # fmt: skip
+    for row in range(first, last):
+        at = row * h.shape[1]
+        norm_row(y, at, real_width, eps, centred, post_weight, post_bias, h, scale)
+        norm_row(h, at, real_width, eps, centred, weight, bias, x, np.float32(0))
 
 
 @kernel(parallel=True)
 def add_norm(
-    h: Any, y: Any, post_weight: Any, weight: Any, real_width: int, eps: Any, x: Any, threads: int
-) -> None:
-    """h += y, or its norm where post_weight is given; then x = RMS norm of h."""
-    rows, width = h.shape
-    for thread in prange(threads):
-        for row in range(rows * thread // threads, rows * (thread + 1) // threads):
-            at = row * width
-            if post_weight.size:
-                scale = splat(norm_scale(y, at, width, real_width, eps))
-                for i in range(0, width, LANES):
-                    normed = mul(mul(load(y, at + i), scale), load(post_weight, i))
-                    store(h, at + i, add(load(h, at + i), normed))
-            else:
-                for i in range(0, width, LANES):
-                    store(h, at + i, add(load(h, at + i), load(y, at + i)))
-            scale = splat(norm_scale(h, at, width, real_width, eps))
-            for i in range(0, width, LANES):
-                store(x, at + i, mul(mul(load(h, at + i), scale), load(weight, i)))
+    h: Any, y: Any, scale: Any, post_weight: Any, post_bias: Any, weight: Any, bias: Any, real_width: int,
+    eps: Any, centred: bool, x: Any, threads: int,
+) -> None:  # fmt: skip
+    """h += scale · y, or its norm where post_weight is given; then x = norm of h, as `norm` does."""
+    rows = h.shape[0]
+    if h.size < SHARED_OUT:
+        add_norm_rows(
+            h, y, scale, post_weight, post_bias, weight, bias, real_width, eps, centred, x, 0, rows
+        )  # fmt: skip
+    else:
+        for thread in prange(threads):
+            first, last = rows * thread // threads, rows * (thread + 1) // threads
+            add_norm_rows(
+                h, y, scale, post_weight, post_bias, weight, bias, real_width, eps, centred, x, first, last
+            )  # fmt: skip
 
 
 @kernel(parallel=True)
-def activate(y: Any, gelu: bool, x: Any, threads: int) -> None:
-    """x = activation(gate) · up, where y holds gate and up side by side; SiLU, or GELU's tanh form."""
-    rows, width = x.shape
-    one, two = splat(np.float32(1)), splat(np.float32(2))
-    cubic, slope = splat(np.float32(0.044715)), splat(np.float32(2 * 0.7978845608028654))
+def norm_wide(
+    qkv: Any, heads: int, kv_heads: int, head_dim: int, q_norm: Any, k_norm: Any, eps: Any, threads: int
+) -> None:
+    """RMS norm of all heads' queries together, and of all heads' keys, in place.
+
+    qkv: [rows, (heads + 2·kv_heads)·width]; the norms: [heads·width] and [kv_heads·width].
+    """
+    rows, stride = qkv.shape
+    width = stride // (heads + 2 * kv_heads)
     for thread in prange(threads):
         for row in range(rows * thread // threads, rows * (thread + 1) // threads):
-            for i in range(0, width, LANES):
-                gate, up = load(y, row * 2 * width + i), load(y, row * 2 * width + width + i)
-                if gelu:  # g/2 · (1 + tanh u) = g · (1 - 1 / (1 + e^2u))
-                    u = mul(slope, fma(mul(mul(gate, gate), gate), cubic, gate))
-                    active = mul(gate, sub(one, div(one, add(one, exp(u)))))
-                else:
-                    active = div(gate, add(one, exp(mul(gate, sub(one, two)))))
-                store(x, row * width + i, mul(active, up))
+            for part in range(2):
+                at, count, weight = row * stride, heads, q_norm
+                if part:
+                    at, count, weight = at + heads * width, kv_heads, k_norm
+                scale = splat(norm_scale(qkv, at, count * width, count * head_dim, eps))
+                for i in range(0, count * width, LANES):
+                    store(qkv, at + i, mul(mul(load(qkv, at + i), scale), load(weight, i)))
+
+
+@kernel()
+def activate_row(y: Any, at: int, kind: int, gated: bool, x: Any, row: int) -> None:
+    width = x.shape[1]
+    nothing, one = splat(np.float32(0)), splat(np.float32(1))
+    cubic, slope = splat(np.float32(0.044715)), splat(np.float32(2 * 0.7978845608028654))
+    for i in range(0, width, LANES):
+        gate = load(y, at + i)
+        if kind == 0:
+            active = div(gate, add(one, exp(sub(nothing, gate))))
+        elif kind == 1:  # g/2 · (1 + tanh u) = g · (1 - 1 / (1 + e^2u))
+            u = mul(slope, fma(mul(mul(gate, gate), gate), cubic, gate))
+            active = mul(gate, sub(one, div(one, add(one, exp(u)))))
+        else:
+            active = maximum(gate, nothing)
+            if kind == 3:
+                active = mul(active, active)
+        if gated:
+            active = mul(active, load(y, at + width + i))
+        store(x, row * width + i, active)
+
+
+@kernel(parallel=True)
+def activate(y: Any, kind: int, gated: bool, x: Any, threads: int) -> None:
+    """x = activation(gate) · up, where y holds gate and up side by side; not gated, activation(y).
+
+    kind: one of ACTIVATIONS; gelu_tanh is GELU's tanh form, relu2 the square of ReLU.
+    """
+    rows = x.shape[0]
+    if x.size < SHARED_OUT:
+        for row in range(rows):
+            activate_row(y, row * y.shape[1], kind, gated, x, row)
+    else:
+        for thread in prange(threads):
+            for row in range(rows * thread // threads, rows * (thread + 1) // threads):
+                activate_row(y, row * y.shape[1], kind, gated, x, row)
+
+
+@kernel(parallel=True)
+def finish_logits(logits: Any, scale: Any, cap: Any, threads: int) -> None:
+    """logits ·= scale, and then cap · tanh(logits / cap) where cap is not 0. [rows, whole lanes]."""
+    one, two = splat(np.float32(1)), splat(np.float32(2))
+    count = logits.size // LANES
+    for thread in prange(threads):
+        for i in range(count * thread // threads, count * (thread + 1) // threads):
+            value = mul(load(logits, i * LANES), splat(scale))
+            if cap != 0:  # tanh u = 1 - 2 / (1 + e^2u)
+                u = mul(value, splat(np.float32(2) / cap))
+                value = mul(sub(one, div(two, add(one, exp(u)))), splat(cap))
+            store(logits, i * LANES, value)
