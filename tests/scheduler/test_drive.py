@@ -82,12 +82,12 @@ def test_random_workloads(
         if scheduler.preemptions > preemptions:  # nobody is admitted where somebody had to go
             assert all(span.context > 0 for span in executor.passes[-1].spans)
         preemptions = scheduler.preemptions
-        check(scheduler.state, limits.block_size)
+        check(scheduler.state)
         for sequence, tokens in progress.tokens.items():
             produced[sequence].extend(tokens)
         finished.extend(progress.finished)
         cancel_some(2 * len(executor.passes) + 1)
-        check(scheduler.state, limits.block_size)
+        check(scheduler.state)
 
     # the books are closed
     assert scheduler.free_blocks == limits.blocks

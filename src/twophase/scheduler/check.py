@@ -2,54 +2,109 @@
 
 import numpy as np
 
+from twophase.scheduler.pool import find
+from twophase.scheduler.queue import goes_first
 from twophase.scheduler.state import (
-    HEAD,
+    AFTER,
+    BEFORE,
+    BLOCK_SIZE,
+    COMPUTED,
+    EMPTY,
+    GRANTED,
+    HEAP,
+    HELD,
+    KEY,
+    KEY_COUNT,
+    KEY_ROOM,
+    KEY_START,
+    KEYED,
+    KNOWN,
     N_FREE,
     N_RUNNING,
     N_SEATS,
     N_WAITING,
+    OWNERS,
+    PLACE,
     RUNNING,
+    RUNS,
+    SEAT,
+    STATUS,
+    VACANT_SEAT,
     WAITING,
+    Ints,
     State,
     blocks_for,
 )
 
 
-def check(state: State, block_size: int) -> None:
+def check(state: State) -> None:
     """RuntimeError that names the first invariant that does not hold."""
-    counts = state.counts
-    running = state.running[: counts[N_RUNNING]]
-    ring = (counts[HEAD] + np.arange(counts[N_WAITING])) % len(state.waiting)
-    waiting = state.waiting[ring]
-    free = state.free[: counts[N_FREE]]
-    tables = [state.table[state.seat[slot], : state.held[slot]] for slot in running]
-    owners = np.bincount(
-        np.concatenate([*tables, np.empty(0, np.int64)]).astype(int), minlength=len(state.owners)
-    )
-    seats = np.concatenate([state.seats[: counts[N_SEATS]], state.seat[running]])
+    counts, slots, blocks = state.counts, state.slots, state.blocks[:-1]
+    block_size = int(state.settings[BLOCK_SIZE])
+    running = state.seats[: counts[N_RUNNING], RUNS]
+    waiting = slots[: counts[N_WAITING], HEAP]
+    free = free_in_order(state)
+    tables = [state.table[slots[slot, SEAT], : slots[slot, HELD]] for slot in running]
+    owners = np.bincount(np.concatenate([*tables, np.empty(0, np.int64)]).astype(int), minlength=len(blocks))
+    seats = np.concatenate([state.seats[: counts[N_SEATS], VACANT_SEAT], slots[running, SEAT]])
     active = np.concatenate([running, waiting])
+    keyed = np.flatnonzero(blocks[:, KEYED])
 
     require = {
-        "a block's owners are the tables that list it": np.array_equal(owners, state.owners),
+        "a block's owners are the tables that list it": np.array_equal(owners, blocks[:, OWNERS]),
         "free blocks and held blocks are all blocks": np.array_equal(
             np.sort(np.concatenate([free, np.flatnonzero(owners)])), np.arange(len(owners))
+        ),
+        "the count of free blocks is right": len(free) == state.counts[N_FREE],
+        "no sequence lists a block twice": all(len(set(table)) == len(table) for table in tables),
+        "every key has one block, and it is found": all(
+            find(state, state.blocks[b, KEY]) == b for b in keyed
+        ),
+        "buckets hold the keyed blocks": np.array_equal(
+            np.sort(state.buckets[state.buckets != EMPTY]), keyed
         ),
         "free seats and taken seats are all seats": np.array_equal(
             np.sort(seats), np.arange(len(state.seats))
         ),
-        "whoever runs is on the list once": set(running) == set(np.flatnonzero(state.status == RUNNING))
+        "whoever runs is on the list once": set(running) == set(np.flatnonzero(slots[:, STATUS] == RUNNING))
         and len(set(running)) == len(running),
-        "whoever waits is on the list once": set(waiting) == set(np.flatnonzero(state.status == WAITING))
+        "whoever waits is in the queue once": set(waiting) == set(np.flatnonzero(slots[:, STATUS] == WAITING))
         and len(set(waiting)) == len(waiting),
+        "the queue knows its places": np.array_equal(slots[waiting, PLACE], np.arange(len(waiting))),
+        "nobody in the queue outranks the one above": not any(
+            goes_first(state, waiting[i], waiting[(i - 1) // 2]) for i in range(1, len(waiting))
+        ),
         "tables cover the computed tokens": all(
-            state.held[slot] >= blocks_for(state.computed[slot], block_size) for slot in running
+            slots[slot, HELD] >= blocks_for(slots[slot, COMPUTED], block_size) for slot in running
         ),
-        "whoever waits holds nothing": not state.held[waiting].any() and not state.computed[waiting].any(),
+        "whoever waits holds nothing": not slots[waiting][:, [COMPUTED, GRANTED, HELD]].any(),
         "someone's last token is still to be computed": bool(
-            np.all(state.computed[active] < state.known[active])
+            np.all(slots[active, COMPUTED] < slots[active, KNOWN])
         ),
-        "lists are in order of arrival": bool(np.all(np.diff(state.arrival[active]) > 0)),
+        "keys are of full blocks": bool(
+            np.all(slots[active, KEY_COUNT] <= slots[active, KNOWN] // block_size)
+            and np.all(slots[:, KEY_COUNT] <= slots[:, KEY_ROOM])
+        ),
+        "no two requests share room for keys": rooms_are_apart(state),
     }
     for invariant, holds in require.items():
         if not holds:
             raise RuntimeError(f"the scheduler's books don't balance: not so that {invariant}")
+
+
+def free_in_order(state: State) -> Ints:
+    """Free blocks, the next to be taken first. Stops where the links are no ring."""
+    end = len(state.blocks) - 1
+    order: list[int] = []
+    at = state.blocks[end, AFTER]
+    while at != end and len(order) <= end and state.blocks[state.blocks[at, AFTER], BEFORE] == at:
+        order.append(int(at))
+        at = state.blocks[at, AFTER]
+    return np.array(order, np.int64)
+
+
+def rooms_are_apart(state: State) -> bool:
+    taken = np.flatnonzero(state.slots[:, KEY_ROOM])
+    order = taken[np.argsort(state.slots[taken, KEY_START])]
+    ends = state.slots[order, KEY_START] + state.slots[order, KEY_ROOM]
+    return bool(np.all(ends[:-1] <= state.slots[order, KEY_START][1:]) and np.all(ends <= len(state.arena)))

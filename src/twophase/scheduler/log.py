@@ -10,7 +10,8 @@ from twophase.scheduler.request import Request
 class Log:
     """One record of every pass, and one of every request from its arrival on.
 
-    `price` gives a pass's FLOPs and compulsory bytes.
+    `price` gives a pass's FLOPs and compulsory bytes. Both lists are the caller's to read, and to empty
+    where a run has no end.
     """
 
     def __init__(self, price: Callable[[Pass], tuple[float, float]]) -> None:
@@ -29,15 +30,25 @@ class Log:
             record = self.open[span.sequence]
             if record.first_scheduled_s is None:
                 record.first_scheduled_s = moment
+                record.cached_tokens = span.context  # nothing else can have computed them
 
-    def passed(self, pass_: Pass, started: float, seconds: float) -> PassRecord:
+    def passed(
+        self, pass_: Pass, started: float, seconds: float, waiting: int, running: int, used_blocks: int
+    ) -> PassRecord:
         flops, bytes_ = self._price(pass_)
-        record = PassRecord(pass_.shape, flops, bytes_, started, seconds)
+        logit_rows = tuple(span.logit_rows for span in pass_.spans)
+        record = PassRecord(
+            pass_.shape, flops, bytes_, started, seconds, logit_rows, waiting, running, used_blocks
+        )
         self.passes.append(record)
         return record
 
-    def produced(self, request_id: int, tokens: int, moment: float) -> None:
-        self.open[request_id].token_s.extend([moment] * tokens)
+    def produced(self, request_id: int, tokens: int, drafted: int, moment: float) -> None:
+        record = self.open[request_id]
+        record.token_s.extend([moment] * tokens)
+        if drafted:
+            record.drafted_tokens += drafted
+            record.accepted_tokens += max(0, tokens - 1)
 
     def finished(self, request_id: int) -> None:
         self.ended(request_id, "finished" if self.open[request_id].token_s else "empty")

@@ -27,6 +27,7 @@ class Limits:
     max_sequences: int = 64  # sequences that hold KV blocks at once
     max_tokens: int | None = None  # rows of one pass; by default a whole prompt always fits
     block_size: int = 16  # tokens in a block
+    prefix_cache: bool = True  # full blocks are found again by their keys
 
     def __post_init__(self) -> None:
         for name in ("blocks", "context_length", "max_sequences", "max_tokens", "block_size"):

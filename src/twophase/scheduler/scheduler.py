@@ -1,36 +1,64 @@
 """The owner of the books: requests and outcomes in, passes out."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from twophase.cost.pass_ import Pass, Span
-from twophase.scheduler.policy import first_come_first_served
+from twophase.errors import InputError, nearest
+from twophase.scheduler.compiling import moves_for
+from twophase.scheduler.keys import with_keys
+from twophase.scheduler.policy import POLICIES, Policy
 from twophase.scheduler.request import Limits, Outcome, Request
 from twophase.scheduler.state import (
+    ARRIVAL,
+    CACHED,
+    COMPUTED,
+    DRAFTS,
+    HELD,
+    KEY_COUNT,
+    KNOWN,
+    LEFT,
+    MAX_OUTPUT,
     N_FREE,
+    N_HIT,
     N_PREEMPTIONS,
+    N_QUERIED,
     N_RUNNING,
     N_WAITING,
+    OUTPUT,
+    PASS,
+    PICKED,
+    PREEMPTED,
+    PRIORITY,
+    ROWS,
     RUNNING,
+    SEAT,
+    STATUS,
     Ints,
-    advance,
     blocks_for,
-    close_ranks,
-    enqueue,
-    leave,
     new_state,
     with_more_slots,
 )
 
 
 class Scheduler:
-    """Continuous batching over a paged KV cache, first come first served.
+    """Continuous batching over a paged KV cache with a prefix cache.
 
+    `policy`: a name in POLICIES (InputError where there is none such), or a function of your own of the same
+    form. `ageing`: tokens by which a pass of waiting makes a prompt shorter, for "shortest-first".
     Between `schedule()` and `commit()` of the same pass, requests may be added and cancelled.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, policy: str | Policy = "decode-first", *, ageing: int = 64) -> None:
+        if isinstance(policy, str):
+            if policy not in POLICIES:
+                names = ", ".join(POLICIES)
+                raise InputError(f"no policy {policy!r}; there are {names}{nearest(policy, POLICIES)}")
+            policy = POLICIES[policy]
         self.limits = limits
-        self.state = new_state(limits, slots=64)
+        self.state = new_state(limits, slots=64, ageing=ageing)
+        self._moves, self._policy = moves_for(policy)
         self._slots: dict[int, int] = {}  # by request id
         self._ids = np.zeros(64, np.int64)  # by slot
         self._vacant = list(range(64))[::-1]
@@ -53,17 +81,40 @@ class Scheduler:
 
     @property
     def free_blocks(self) -> int:
+        """Blocks that nobody holds; the prefix cache may still find what they contain."""
         return int(self.state.counts[N_FREE])
+
+    @property
+    def used_blocks(self) -> int:
+        return self.limits.blocks - self.free_blocks
 
     @property
     def preemptions(self) -> int:
         return int(self.state.counts[N_PREEMPTIONS])
 
+    @property
+    def prefix_queries(self) -> int:
+        """Tokens that were looked up in the prefix cache, at each request's first admission."""
+        return int(self.state.counts[N_QUERIED])
+
+    @property
+    def prefix_hits(self) -> int:
+        """Those of them that were there."""
+        return int(self.state.counts[N_HIT])
+
+    def cached_tokens(self, request_id: int) -> int:
+        """Prompt tokens that the prefix cache had when the request was first admitted. KeyError: not here."""
+        return int(self.state.slots[self._slots[request_id], CACHED])
+
+    def preempted(self, request_id: int) -> int:
+        """Times that the request lost its blocks. KeyError where it isn't here."""
+        return int(self.state.slots[self._slots[request_id], PREEMPTED])
+
     def add(self, request: Request) -> str | None:
         """Queue the request. Returns None, or why it can never be served; then it isn't taken."""
         if request.id in self._slots:
             raise ValueError(f"request {request.id} is already here")
-        refusal = self._refusal(request)
+        refusal = refusal_of(request, self.limits)
         if refusal is None:
             if not self._vacant:
                 self._grow()
@@ -71,26 +122,30 @@ class Scheduler:
             self._slots[request.id] = slot
             self._ids[slot] = request.id
             self._fill(slot, request)
-            enqueue(self.state, slot)
+            self._moves.enqueue(self.state, slot)
         return refusal
 
     def cancel(self, request_id: int) -> bool:
         """Drop the request and free its blocks now. False where it isn't here (any more)."""
         if request_id not in self._slots:
             return False
-        self._remove(request_id)
-        close_ranks(self.state)
+        self._remove([request_id])
         return True
 
     def schedule(self) -> Pass | None:
-        """The next pass, or None where nobody is here to run."""
+        """The next pass, or None where nobody is to run."""
         state = self.state
-        count = first_come_first_served(state, self.limits.budget, self.limits.block_size)
+        self._moves.begin_pass(state)
+        self._policy(state)
+        count = self._moves.fill_pass(state)
+        if state.counts[LEFT] < 0:
+            raise ValueError(f"the policy grants {-state.counts[LEFT]} rows beyond {self.limits.budget}")
         if not count:
             return None
-        slots, rows = state.picked[:count], state.rows[:count]
-        contexts = state.computed[slots]
-        logit_rows = (contexts + rows >= state.known[slots]).astype(np.int64)
+        slots, rows = state.seats[:count, PICKED], state.seats[:count, ROWS]
+        contexts = state.slots[slots, COMPUTED]
+        # the last known token's row, and those of drafts behind it
+        logit_rows = np.maximum(contexts + rows - state.slots[slots, KNOWN] + 1, 0)
         columns = (self._ids[slots], rows, contexts, logit_rows)
         sequences, new, context, logits = (column.tolist() for column in columns)
         return Pass(tuple(map(Span, sequences, new, context, self._block_tables(slots), logits)))
@@ -101,74 +156,96 @@ class Scheduler:
         ValueError, and nothing taken in, where the outcome doesn't answer the pass, or the pass isn't the
         one that was scheduled last.
         """
+        spans, slots = self._still_here(pass_)
+        sequences = [span.sequence for span in spans]
+        tokens, asked = outcome.tokens, outcome.drafts
+        kept = np.array([len(tokens[each]) if each in tokens else 0 for each in sequences], np.int64)
+        drafts = np.zeros(len(spans), np.int64)
+        if asked:
+            drafts[:] = [max(0, asked.get(each, 0)) for each in sequences]
+        self._check_answer(spans, slots, kept, outcome)
+        if outcome.block_keys and self.limits.prefix_cache:
+            self._take_keys(sequences, slots, outcome)
         state = self.state
-        spans = list(pass_.spans)
-        slots = np.array([self._slots.get(span.sequence, -1) for span in spans], np.int64)
-        here = (slots >= 0) & (state.status[slots] == RUNNING)
-        if not here.all():  # some were cancelled in flight, and an id may already wait again
-            spans, slots = [span for span, it_is in zip(spans, here, strict=True) if it_is], slots[here]
-        kept = np.array([len(outcome.tokens.get(span.sequence, ())) for span in spans], np.int64)
-        self._check_answer(spans, slots, kept)
-        advance(state, slots, np.array([span.context + span.new for span in spans], np.int64), kept)
-        full = (state.output[slots] >= state.max_output[slots]).tolist()
-        finished = [
-            span.sequence
-            for span, is_full in zip(spans, full, strict=True)
-            if is_full or span.sequence in outcome.stopped
-        ]
-        for request_id in finished:
-            self._remove(request_id)
-        if finished:
-            close_ranks(state)
+        ends = np.array([span.context + span.new for span in spans], np.int64)
+        self._moves.advance(state, slots, ends, kept, drafts)
+        full = (state.slots[slots, OUTPUT] >= state.slots[slots, MAX_OUTPUT]).tolist()
+        stopped = outcome.stopped
+        finished = [each for each, done in zip(sequences, full, strict=True) if done or each in stopped]
+        self._remove(finished)
         return finished
 
-    def _refusal(self, request: Request) -> str | None:
-        prompt, output, limits = request.prompt_tokens, request.max_output, self.limits
-        if prompt < 1:
-            return "the prompt is empty"
-        if output < 1:
-            return f"{output} output tokens asked for; it must be at least 1"
-        if prompt + output > limits.context_length:
-            return (
-                f"{prompt} prompt and {output} output tokens do not fit in "
-                f"the context length of {limits.context_length}"
-            )
-        # the last token's KV is never needed
-        blocks = blocks_for(prompt + output - 1, limits.block_size)
-        if blocks > limits.blocks:
-            return (
-                f"{prompt} prompt and {output} output tokens need {blocks} KV blocks "
-                f"of {limits.block_size}; there are {limits.blocks}"
-            )
-        return None
+    def abandon(self, pass_: Pass) -> list[int]:
+        """The pass raised: those in it who are still here are removed, and what it was to fill is forgotten.
 
-    def _check_answer(self, spans: list[Span], slots: Ints, kept: Ints) -> None:
-        state = self.state
-        computed, to_come = state.computed[slots].tolist(), (state.max_output - state.output)[slots].tolist()
+        Returns their ids. It must be the pass that was scheduled last.
+        """
+        sequences = [span.sequence for span in self._still_here(pass_)[0]]
+        self._moves.forget_keys_of(self.state, int(self.state.counts[PASS]))
+        self._remove(sequences)
+        return sequences
+
+    def _still_here(self, pass_: Pass) -> tuple[list[Span], Ints]:
+        """Spans and slots of those who weren't cancelled in flight; an id may already wait again."""
+        spans = list(pass_.spans)
+        slots = np.array([self._slots.get(span.sequence, -1) for span in spans], np.int64)
+        here = (slots >= 0) & (self.state.slots[slots, STATUS] == RUNNING)
+        if not here.all():
+            spans, slots = [span for span, it_is in zip(spans, here, strict=True) if it_is], slots[here]
+        return spans, slots
+
+    def _check_answer(self, spans: list[Span], slots: Ints, kept: Ints, outcome: Outcome) -> None:
+        state, block_size = self.state, self.limits.block_size
+        computed = state.slots[slots, COMPUTED].tolist()
+        to_come = (state.slots[slots, MAX_OUTPUT] - state.slots[slots, OUTPUT]).tolist()
         for span, start, rest, tokens in zip(spans, computed, to_come, kept.tolist(), strict=True):
             if span.context != start:
                 raise ValueError(
                     f"sequence {span.sequence}: the pass starts at {span.context}, not at {start}"
                 )
-            most = min(span.new, rest) if span.logit_rows else 0
+            most = min(span.logit_rows, rest)
             if tokens > most:
                 raise ValueError(
                     f"sequence {span.sequence}: kept {tokens} tokens where at most {most} can be"
                 )
+        if outcome.block_keys:
+            known = state.slots[slots, KNOWN].tolist()
+            for span, start, tokens in zip(spans, known, kept.tolist(), strict=True):
+                keys = len(outcome.block_keys.get(span.sequence, ()))
+                filled = (start + tokens) // block_size - start // block_size
+                if keys > filled:
+                    raise ValueError(
+                        f"sequence {span.sequence}: {keys} block keys where {filled} blocks were filled"
+                    )
+
+    def _take_keys(self, sequences: list[int], slots: Ints, outcome: Outcome) -> None:
+        for sequence, slot in zip(sequences, slots.tolist(), strict=True):
+            keys = outcome.block_keys.get(sequence, ())
+            # a gap before them, and they would stand for other blocks
+            full = self.state.slots[slot, KNOWN] // self.limits.block_size
+            if keys and self.state.slots[slot, KEY_COUNT] == full:
+                self.state = with_keys(self.state, slot, keys)
 
     def _fill(self, slot: int, request: Request) -> None:
         state = self.state
-        state.known[slot] = request.prompt_tokens
-        state.max_output[slot] = request.max_output
-        state.computed[slot] = state.output[slot] = state.preempted[slot] = 0
-        state.arrival[slot] = self._arrivals
+        row = state.slots[slot]
+        row[[KNOWN, MAX_OUTPUT, PRIORITY, ARRIVAL]] = (
+            *(request.prompt_tokens, request.max_output, request.priority, self._arrivals),
+        )
+        row[[COMPUTED, OUTPUT, DRAFTS, PREEMPTED, CACHED]] = 0
         self._arrivals += 1
+        if request.block_keys and self.limits.prefix_cache:
+            self.state = with_keys(
+                state, slot, request.block_keys[: request.prompt_tokens // self.limits.block_size]
+            )
 
-    def _remove(self, request_id: int) -> None:
-        slot = self._slots.pop(request_id)
-        leave(self.state, slot)
-        self._sent.pop(slot, None)
-        self._vacant.append(slot)
+    def _remove(self, request_ids: Iterable[int]) -> None:
+        slots = [self._slots.pop(each) for each in request_ids]
+        if slots:
+            self._moves.dismiss(self.state, np.array(slots, np.int64))
+            for slot in slots:
+                self._sent.pop(slot, None)
+            self._vacant += slots
 
     def _grow(self) -> None:
         slots = len(self._ids)
@@ -179,11 +256,33 @@ class Scheduler:
     def _block_tables(self, slots: Ints) -> list[tuple[int, ...]]:
         # Tuples are kept: to build them is dear, and only one decode in `block_size` changes its own.
         state, tables = self.state, []
-        columns = (slots, state.held[slots], state.preempted[slots])
+        columns = (slots, state.slots[slots, HELD], state.slots[slots, PREEMPTED])
         for slot, held, preempted in zip(*(column.tolist() for column in columns), strict=True):
             sent_in, blocks = self._sent.get(slot, (0, ()))
             if sent_in != preempted or len(blocks) != held:
-                blocks = tuple(state.table[state.seat[slot], :held].tolist())
+                blocks = tuple(state.table[state.slots[slot, SEAT], :held].tolist())
                 self._sent[slot] = preempted, blocks
             tables.append(blocks)
         return tables
+
+
+def refusal_of(request: Request, limits: Limits) -> str | None:
+    """Why the request can never be served, or None."""
+    prompt, output = request.prompt_tokens, request.max_output
+    if prompt < 1:
+        return "the prompt is empty"
+    if output < 1:
+        return f"{output} output tokens asked for; it must be at least 1"
+    if prompt + output > limits.context_length:
+        return (
+            f"{prompt} prompt and {output} output tokens do not fit in "
+            f"the context length of {limits.context_length}"
+        )
+    # the last token's KV is never needed
+    blocks = blocks_for(prompt + output - 1, limits.block_size)
+    if blocks > limits.blocks:
+        return (
+            f"{prompt} prompt and {output} output tokens need {blocks} KV blocks "
+            f"of {limits.block_size}; there are {limits.blocks}"
+        )
+    return None

@@ -1,0 +1,117 @@
+"""The same moves and policies compiled by Numba, where it is installed; else as they stand."""
+
+import hashlib
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from twophase.scheduler import moves, policy, pool, queue
+from twophase.scheduler.policy import Policy
+from twophase.scheduler.request import Limits
+from twophase.scheduler.state import KNOWN, MAX_OUTPUT, Ints, State, blocks_for, new_state
+
+
+class Moves(NamedTuple):
+    """What the scheduler calls; the other moves are called by these and by policies."""
+
+    begin_pass: Callable[[State], None] = moves.begin_pass
+    fill_pass: Callable[[State], int] = moves.fill_pass
+    advance: Callable[[State, Ints, Ints, Ints, Ints], None] = moves.advance
+    enqueue: Callable[[State, int], None] = moves.enqueue
+    dismiss: Callable[[State, Ints], None] = moves.dismiss
+    forget_keys_of: Callable[[State, int], None] = pool.forget_keys_of
+
+
+def moves_for(chosen: Policy) -> tuple[Moves, Policy]:
+    """The moves and the policy, compiled where they can be; a policy that isn't ours stays as it is."""
+    if not can_compile():
+        return Moves(), chosen
+    functions = compiled()
+    ours = any(chosen is each for each in policy.POLICIES.values())
+    in_use = functions[chosen.__name__] if ours else chosen
+    linked = Moves(*(functions[name] for name in Moves._fields))
+    rehearse(linked, in_use if ours else functions[policy.decode_first.__name__])
+    return linked, in_use
+
+
+def can_compile() -> bool:
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") in {"", "0"} and bool(importlib.util.find_spec("numba"))
+
+
+@cache
+def compiled() -> dict[str, Any]:
+    """All moves and policies by name. Each is compiled at its first call, or loaded from disk."""
+    import numba
+    import numba.core.config
+
+    config: Any = numba.core.config
+    jit: Any = numba.njit
+    folder = cache_folder()
+    elsewhere, config.CACHE_DIR = config.CACHE_DIR, str(folder or "")
+    entries = {*Moves._fields, *(each.__name__ for each in policy.POLICIES.values())}
+    options = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
+    done: dict[str, Any] = {}
+    try:
+        for function in all_functions():
+            name = function.__name__
+            linked = FunctionType(function.__code__, {**function.__globals__, **done})
+            if name in entries:
+                done[name] = jit(cache=folder is not None, **options)(linked)
+            else:
+                done[name] = jit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)(linked)
+    finally:
+        config.CACHE_DIR = elsewhere
+    return done
+
+
+def all_functions() -> list[FunctionType]:
+    """Each calls only those before it."""
+    found = [blocks_for]
+    for module in (pool, queue, moves, policy):
+        found += [
+            each for each in vars(module).values() if getattr(each, "__module__", "") == module.__name__
+        ]
+    return [each for each in found if isinstance(each, FunctionType)]
+
+
+@cache
+def rehearse(linked: Moves, in_use: Policy) -> None:
+    """One request from end to end, so that no real one waits for the compiler."""
+    state = new_state(Limits(blocks=1, context_length=2, max_sequences=1), slots=1, ageing=0)
+    state.slots[0, KNOWN] = state.slots[0, MAX_OUTPUT] = 1
+    slots, zero = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    linked.enqueue(state, 0)
+    linked.begin_pass(state)
+    in_use(state)
+    linked.fill_pass(state)
+    linked.advance(state, slots, zero, zero, zero)
+    linked.forget_keys_of(state, 1)
+    linked.dismiss(state, slots)
+
+
+def cache_folder() -> Path | None:
+    """The user's cache folder, keyed by this room's sources; None where nothing can be kept there.
+
+    Numba itself looks only at the file that a function stands in, not at those that it calls.
+    """
+    digest = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    base = os.environ.get("XDG_CACHE_HOME") or (
+        "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
+    )
+    folder = Path(os.path.expanduser(base)) / "twophase" / f"scheduler-{digest.hexdigest()[:16]}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        return None

@@ -1,0 +1,107 @@
+"""The KV blocks: who holds them, which are free, and which are found again by what they contain.
+
+    free     end -> next to be taken ... last -> end     a ring of links; position `end` is no block
+    buckets  open addressing: a block sits at the first place after its key's own that was empty
+
+A block that nobody holds keeps its key, and is found by it, until it is taken for something else.
+Plain loops over arrays, so that Numba can compile them as they stand.
+"""
+
+from twophase.scheduler.state import AFTER, BEFORE, EMPTY, KEY, KEYED, N_FREE, OWNERS, PASS, State
+
+
+def link(state: State, block: int, left: int) -> None:
+    """A free block takes its place after `left`."""
+    right = state.blocks[left, AFTER]
+    state.blocks[left, AFTER], state.blocks[right, BEFORE] = block, block
+    state.blocks[block, BEFORE], state.blocks[block, AFTER] = left, right
+    state.counts[N_FREE] += 1
+
+
+def unlink(state: State, block: int) -> None:
+    left, right = state.blocks[block, BEFORE], state.blocks[block, AFTER]
+    state.blocks[left, AFTER], state.blocks[right, BEFORE] = right, left
+    state.counts[N_FREE] -= 1
+
+
+def bucket_of(state: State, key: int) -> int:
+    """A key's own place. Keys are hashes or small numbers in a row; either spreads well as it is."""
+    return (key ^ (key >> 17) ^ (key >> 37)) & (len(state.buckets) - 1)
+
+
+def find(state: State, key: int) -> int:
+    """The block with this key, or EMPTY."""
+    at, last = bucket_of(state, key), len(state.buckets) - 1
+    block = state.buckets[at]
+    while block != EMPTY and state.blocks[block, KEY] != key:
+        at = (at + 1) & last
+        block = state.buckets[at]
+    return int(block)
+
+
+def forget_key(state: State, block: int) -> None:
+    """The block is no longer found; where it is free, it is the next to be taken."""
+    last = len(state.buckets) - 1
+    gap = bucket_of(state, state.blocks[block, KEY])
+    while state.buckets[gap] != block:
+        gap = (gap + 1) & last
+    at = gap
+    while True:  # move up those whose own place lies at the gap or before it
+        at = (at + 1) & last
+        other = state.buckets[at]
+        if other == EMPTY:
+            break
+        if ((at - bucket_of(state, state.blocks[other, KEY])) & last) >= ((at - gap) & last):
+            state.buckets[gap] = other
+            gap = at
+    state.buckets[gap] = EMPTY
+    state.blocks[block, KEYED] = 0
+    if state.blocks[block, OWNERS] == 0:
+        unlink(state, block)
+        link(state, block, len(state.blocks) - 1)
+
+
+def give_key(state: State, block: int, key: int) -> None:
+    """A held block is found by `key` from now on. Of two with equal content one is: the one in use."""
+    older = find(state, key)
+    if older != EMPTY:
+        if state.blocks[older, OWNERS] > 0:
+            return
+        forget_key(state, older)
+    at = bucket_of(state, key)
+    while state.buckets[at] != EMPTY:
+        at = (at + 1) & (len(state.buckets) - 1)
+    state.buckets[at] = block
+    state.blocks[block, KEY], state.blocks[block, KEYED] = key, state.counts[PASS]
+
+
+def take(state: State) -> int:
+    """The free block that was unused for longest, for a new content."""
+    block = int(state.blocks[len(state.blocks) - 1, AFTER])
+    if state.blocks[block, KEYED] > 0:
+        forget_key(state, block)
+    unlink(state, block)
+    state.blocks[block, OWNERS] = 1
+    return block
+
+
+def hold(state: State, block: int) -> None:
+    """One more sequence reads the block as it is."""
+    if state.blocks[block, OWNERS] == 0:
+        unlink(state, block)
+    state.blocks[block, OWNERS] += 1
+
+
+def drop(state: State, block: int) -> None:
+    """One sequence less. A free block without a key is taken next, one with a key after all others."""
+    state.blocks[block, OWNERS] -= 1
+    if state.blocks[block, OWNERS] == 0:
+        end = len(state.blocks) - 1
+        link(state, block, state.blocks[end, BEFORE] if state.blocks[block, KEYED] > 0 else end)
+
+
+def forget_keys_of(state: State, number: int) -> None:
+    """Forget the keys that pass `number` gave: its blocks were never filled."""
+    for block in range(len(state.blocks) - 1):
+        if state.blocks[block, KEYED] == number:
+            forget_key(state, block)
