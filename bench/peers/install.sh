@@ -30,11 +30,12 @@ install_llamacpp() {
 }
 
 install_openvino() {
+  local convert="$dir/openvino-convert/bin"
   fresh openvino && "$dir/openvino/bin/pip" install -q openvino-genai==2026.4.1 &&
-    fresh openvino-convert && "$dir/openvino-convert/bin/pip" install -q "${torch[@]}" "optimum-intel[openvino]" ||
-    return 1
+    fresh openvino-convert && "$convert/pip" install -q "${torch[@]}" "optimum-intel[openvino]" || return 1
+  "$convert/pip" uninstall -q -y torchvision # a build for another torch; text needs none
   for format in fp16 int8 int4; do
-    "$dir/openvino-convert/bin/optimum-cli" export openvino --model "$dir/models/checkpoint" \
+    "$convert/optimum-cli" export openvino --model "$dir/models/checkpoint" \
       --task text-generation-with-past --weight-format $format "$dir/models/openvino/$format" || return 1
   done
 }
