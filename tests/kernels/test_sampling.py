@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from transformers.generation.logits_process import (
     MinPLogitsWarper,
     TemperatureLogitsWarper,
@@ -10,7 +12,15 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
-from twophase.kernels.sampling import BLOCK, DRAW, block_maxima, block_sums, choose_tokens, likeliest
+from twophase.kernels.sampling import (
+    BLOCK,
+    DRAW,
+    block_maxima,
+    block_sums,
+    choose_tokens,
+    likeliest,
+    value_at,
+)
 
 VOCABULARIES = [5, 256, 1000, 5003]  # less than a block and than sixteen, one block, whole and parts of both
 
@@ -26,7 +36,7 @@ def drawn(logits, draws, threads=1):
     rows, vocabulary = logits.shape
     flat, maxima = logits.reshape(-1), maxima_of(logits, threads)
     best, sums = maxima.max(axis=1), np.zeros_like(maxima)
-    block_sums(flat, vocabulary, vocabulary, best, draws["inverse_temperature"], sums, threads)
+    block_sums(flat, vocabulary, vocabulary, maxima, best, draws["inverse_temperature"], sums, threads)
     chosen = np.zeros(rows, np.int64)
     counter = np.zeros(1, np.int64)
     choose_tokens(flat, vocabulary, vocabulary, maxima, sums, best, draws, chosen, counter, threads)
@@ -141,9 +151,28 @@ def test_neither_threads_nor_other_rows_matter(threads: int) -> None:
 
 def test_likeliest_are_torch_topk_with_the_lower_id_among_equals() -> None:
     generator = np.random.default_rng(8)
-    logits = generator.standard_normal((3, 2000)).astype(np.float32)
+    logits = generator.standard_normal((2, 2000)).astype(np.float32)
     logits[1] = np.round(logits[1])
-    tops, ids = np.array([20, 20, 0]), np.zeros((3, 20), np.int64)
-    likeliest(logits.reshape(-1), 2000, 2000, maxima_of(logits), tops, ids, 1)
+    maxima, ids = maxima_of(logits), np.zeros((2, 20), np.int64)
+    for row in range(2):
+        likeliest(logits.reshape(-1), row * 2000, 2000, maxima[row], ids[row])
     assert sorted(torch.topk(torch.tensor(logits[0]), 20).indices.tolist()) == ids[0].tolist()
     assert sorted(np.argsort(-logits[1], kind="stable")[:20].tolist()) == ids[1].tolist()
+
+
+@given(
+    values=st.lists(st.integers(-4, 4), max_size=60),
+    before=st.sampled_from([0, 2]),
+    target=st.integers(3, 300),
+)
+@settings(max_examples=200, deadline=None)
+def test_value_at_is_a_walk_through_the_sorted_values(values: list[int], before: int, target: int) -> None:
+    """Weights are whole numbers, equal for equal values, so that sums are exact in any order."""
+    mass, expected = before, -np.inf
+    for value in sorted(values, reverse=True):
+        mass += value % 5
+        if mass >= target:
+            expected = value
+            break
+    array = np.array(values, np.float32)
+    assert value_at(array, np.array([value % 5 for value in values], float), before, target) == expected

@@ -145,16 +145,16 @@ def all_logprobs(
     flat, stride = _flat(logits)
     maxima, best = _maxima(logits, threads)
     sums = np.zeros_like(maxima)
-    block_sums(flat, stride, vocabulary, best, np.ones(rows, np.float32), sums, threads)
-    wanted = np.minimum(np.array(tops, np.int64), vocabulary)
-    ids = np.zeros((rows, max(wanted, default=0)), np.int64)
-    likeliest(flat, stride, vocabulary, maxima, wanted, ids, threads)
+    block_sums(flat, stride, vocabulary, maxima, best, np.ones(rows, np.float32), sums, threads)
     normalisers = best + np.log(sums.sum(axis=1, dtype=np.float64))
     found = []
-    for row, token, some, count, normaliser in zip(logits, tokens, ids, wanted, normalisers, strict=True):
-        top = some[:count][np.argsort(-row[some[:count]], kind="stable")]
-        of_top = zip(top.tolist(), (row[top] - normaliser).tolist(), strict=True)
-        found.append(TokenLogprobs(float(row[token] - normaliser), tuple(of_top)))
+    for i, (row, token, normaliser) in enumerate(zip(logits, tokens, normalisers, strict=True)):
+        ids = np.zeros(min(tops[i], vocabulary), np.int64)
+        if len(ids):
+            likeliest(flat, i * stride, vocabulary, maxima[i], ids)
+        ids = ids[np.argsort(-row[ids], kind="stable")]
+        top = zip(ids.tolist(), (row[ids] - normaliser).tolist(), strict=True)
+        found.append(TokenLogprobs(float(row[token] - normaliser), tuple(top)))
     return found
 
 
@@ -172,7 +172,7 @@ def _choose(logits: Array, rows: Sequence[tuple[Sampling, int]], threads: int) -
     by_mass = (draws["top_k"] == 0) & ((draws["top_p"] < 1) | (draws["min_p"] == 0))
     slopes = np.where(by_mass, draws["inverse_temperature"], np.float32(0))
     if slopes.any():
-        block_sums(flat, stride, logits.shape[1], best, slopes, sums, threads)
+        block_sums(flat, stride, logits.shape[1], maxima, best, slopes, sums, threads)
     chosen = np.zeros(len(rows), np.int64)
     counter = np.zeros(1, np.int64)
     choose_tokens(flat, stride, logits.shape[1], maxima, sums, best, draws, chosen, counter, threads)

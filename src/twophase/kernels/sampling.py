@@ -31,8 +31,9 @@ from twophase.kernels.lanes import (
 
 BLOCK = 256
 UNROLL = 4  # largest values kept side by side, which hides the latency of comparing
-HEAD = 256  # values among which the end of top-p is first looked for: a model that is sure of itself
-BINS_A_NAT, BINS = 64, 2048  # of a histogram of probability mass, where it is not
+BOTTOM = -32.0  # e^-32 of the largest weight is none: a whole vocabulary of it is less than rounding
+HEADS = (32, 256)  # among so many the end of top-p is looked for first: most models are sure of themselves
+BINS_A_NAT, BINS = 64, 2048  # of a histogram of probability mass, where one is not
 
 # What a row asks for. inverse_temperature 0: the largest logit, and nothing else counts.
 DRAW = np.dtype(
@@ -112,11 +113,11 @@ def largest_of(logits: Any, first: int, last: int) -> Any:
 
 @kernel()
 def weigh(logits: Any, first: int, last: int, floor: Any, best: Any, slope: Any, weights: Any) -> Any:
-    """weights[: last - first] = e^(slope · (logit - best)), 0 below the floor or 1e-37; their sum.
+    """weights[: last - first] = e^(slope · (logit - best)), 0 below the floor or e^BOTTOM; their sum.
 
     weights: [256] float32.
     """
-    bottom, slopes, top, least = splat(np.float32(-86)), splat(slope), splat(best), splat(floor)
+    bottom, slopes, top, least = splat(np.float32(BOTTOM)), splat(slope), splat(best), splat(floor)
     whole = (last - first) // LANES * LANES
     if first + whole < last:
         for i in range(LANES):
@@ -145,27 +146,60 @@ def block_maxima(logits: Any, stride: int, vocabulary: int, maxima: Any, threads
 
 @kernel(parallel=True)
 def block_sums(
-    logits: Any, stride: int, vocabulary: int, best: Any, slopes: Any, sums: Any, threads: int
+    logits: Any, stride: int, vocabulary: int, maxima: Any, best: Any, slopes: Any, sums: Any, threads: int
 ) -> None:
-    """sums: [rows, blocks], of each block's weights. slopes: [rows], 1 / temperature, 0 to skip a row."""
+    """sums: [rows, blocks], of each block's weights, all 0 before. slopes: [rows], 1 / temperature, or 0 to
+    skip a row."""
     blocks = sums.shape[1]
     for thread in prange(threads):
         weights = np.empty(BLOCK, np.float32)
         for each in range(sums.size * thread // threads, sums.size * (thread + 1) // threads):
-            row, first = each // blocks, each % blocks * BLOCK
-            if slopes[row] > 0:
-                at, last = row * stride, min(first + BLOCK, vocabulary)
-                sums[row, each % blocks] = weigh(
-                    logits, at + first, at + last, np.float32(-np.inf), best[row], slopes[row], weights
-                )
+            row, block = each // blocks, each % blocks
+            slope, at = slopes[row], row * stride
+            if slope > 0 and (maxima[row, block] - best[row]) * slope >= BOTTOM:
+                first = at + block * BLOCK
+                last = min(first + BLOCK, at + vocabulary)
+                sums[row, block] = weigh(logits, first, last, np.float32(-np.inf), best[row], slope, weights)
+
+
+@kernel()
+def value_at(values: Any, weights: Any, before: float, target: float) -> Any:
+    """The value at which `before` and the weights, from the largest value's, reach the target.
+
+    -inf where all of them don't. Shuffles both arrays.
+    """
+    first, last = 0, values.size
+    while first < last:
+        a, b, c = values[first], values[(first + last) // 2], values[last - 1]
+        pivot = max(min(a, b), min(max(a, b), c))
+        larger_end, equal_end, larger_mass, equal_mass = first, first, 0.0, 0.0
+        for i in range(first, last):
+            value, weight = values[i], weights[i]
+            if value >= pivot:
+                values[i], weights[i] = values[equal_end], weights[equal_end]
+                values[equal_end], weights[equal_end] = value, weight
+                if value > pivot:
+                    values[equal_end], weights[equal_end] = values[larger_end], weights[larger_end]
+                    values[larger_end], weights[larger_end] = value, weight
+                    larger_end += 1
+                    larger_mass += weight
+                else:
+                    equal_mass += weight
+                equal_end += 1
+        if before + larger_mass >= target:
+            last = larger_end
+        elif before + larger_mass + equal_mass >= target:
+            return pivot
+        else:
+            before += larger_mass + equal_mass
+            first = equal_end
+    return np.float32(-np.inf)
 
 
 @kernel()
 def kth_largest(values: Any, k: int) -> Any:
     """-inf where there are fewer than k."""
-    if k > values.size:
-        return np.float32(-np.inf)
-    return np.partition(values, values.size - k)[values.size - k]
+    return value_at(values.copy(), np.ones(values.size), 0.0, np.float64(k))
 
 
 @kernel()
@@ -192,13 +226,11 @@ def weight_of(logit: Any, best: Any, slope: Any) -> float:
 
 @kernel()
 def nucleus_end(values: Any, mass: float, target: float, best: Any, slope: Any) -> Any:
-    """The value, from the largest, whose weight brings `mass` to the target; -inf where none does."""
-    ascending = np.sort(values)
-    for i in range(ascending.size - 1, -1, -1):
-        mass += weight_of(ascending[i], best, slope)
-        if mass >= target:
-            return ascending[i]
-    return np.float32(-np.inf)
+    """The value, from the largest, whose weight brings `mass` to the target, or -inf. Shuffles the values."""
+    weights = np.empty(values.size)
+    for i in range(values.size):
+        weights[i] = weight_of(values[i], best, slope)
+    return value_at(values, weights, mass, target)
 
 
 @kernel()
@@ -273,8 +305,10 @@ def floor_of(
         for block in range(sums.size):
             mass += sums[block]
         target = draw.top_p * mass
-        size = gather(logits, at, vocabulary, maxima, kth_largest(maxima, min(HEAD, maxima.size)), values)
-        floor = nucleus_end(values[:size], 0.0, target, best, slope)
+        for head in HEADS:
+            if floor == -np.inf and head <= maxima.size:
+                size = gather(logits, at, vocabulary, maxima, kth_largest(maxima, head), values)
+                floor = nucleus_end(values[:size], 0.0, target, best, slope)
         if floor == -np.inf:
             floor = wide_nucleus_end(logits, at, vocabulary, maxima, target, best, slope, values)
     if draw.min_p > 0:
@@ -363,28 +397,21 @@ def choose_tokens(
             row = next_task(counter)
 
 
-@kernel(parallel=True)
-def likeliest(
-    logits: Any, stride: int, vocabulary: int, maxima: Any, tops: Any, ids: Any, threads: int
-) -> None:
-    """ids[row, : tops[row]] = the row's likeliest tokens by their ids. ids: [rows, most of tops]."""
-    rows = tops.size
-    for thread in prange(threads):
-        values = np.empty(vocabulary, np.float32)
-        for row in range(rows * thread // threads, rows * (thread + 1) // threads):
-            if tops[row] > 0:
-                at, bound = row * stride, kth_largest(maxima[row], tops[row])
-                size = gather(logits, at, vocabulary, maxima[row], bound, values)
-                least = kth_largest(values[:size], tops[row])
-                ties = tops[row]
-                for i in range(size):
-                    ties -= values[i] > least
-                count = 0
-                for block in range(maxima.shape[1]):
-                    if maxima[row, block] >= least:
-                        for i in range(block * BLOCK, min((block + 1) * BLOCK, vocabulary)):
-                            tied = logits[at + i] == least
-                            if logits[at + i] > least or (tied and ties > 0):
-                                ids[row, count] = i
-                                count += 1
-                                ties -= tied
+@kernel()
+def likeliest(logits: Any, at: int, vocabulary: int, maxima: Any, ids: Any) -> None:
+    """Fill `ids` with the likeliest tokens of the row at `at`, in order of their ids."""
+    values = np.empty(vocabulary, np.float32)
+    size = gather(logits, at, vocabulary, maxima, kth_largest(maxima, ids.size), values)
+    least = kth_largest(values[:size], ids.size)
+    ties = ids.size
+    for i in range(size):
+        ties -= values[i] > least
+    count = 0
+    for block in range(maxima.size):
+        if maxima[block] >= least:
+            for i in range(block * BLOCK, min((block + 1) * BLOCK, vocabulary)):
+                tied = logits[at + i] == least
+                if logits[at + i] > least or (tied and ties > 0):
+                    ids[count] = i
+                    count += 1
+                    ties -= tied
