@@ -27,7 +27,7 @@ class Progress:
     finished: Sequence[int]
 
 
-class PassFailed(Exception):  # noqa: N818: what happened, as a server says it
+class PassFailed(Exception):  # noqa: N818
     """A pass raised. Its requests have ended as failed, their blocks are free, and others can go on.
 
     `ids`: those requests; `__cause__`: what was raised.

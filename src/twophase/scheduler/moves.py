@@ -63,8 +63,10 @@ def enqueue(state: State, slot: int) -> None:
     if order == BY_PRIORITY:
         rank = request[PRIORITY]
     elif order == BY_LENGTH and request[PREEMPTED] == 0:  # whoever had begun comes before all others
-        # Waiting makes all prompts shorter at one pace: their order is that of length plus time of arrival.
-        rank = request[KNOWN] + state.settings[AGEING] * state.counts[PASS]
+        # Waiting makes all prompts shorter at one pace: their order is that of length plus time of arrival,
+        # which is the first pass that may take it: this one, where it waited before the order was changed.
+        first = state.counts[PASS] + (request[STATUS] != WAITING)
+        rank = request[KNOWN] + state.settings[AGEING] * first
     request[RANK] = rank
     request[STATUS] = WAITING
     push(state, slot)

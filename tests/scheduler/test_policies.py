@@ -1,0 +1,289 @@
+"""Each policy by hand: who is in which pass."""
+
+import pytest
+from stub_executor import StubExecutor
+
+from twophase.cost.pass_ import Pass
+from twophase.errors import InputError
+from twophase.scheduler.check import check
+from twophase.scheduler.moves import admit, grant
+from twophase.scheduler.request import Limits, Outcome, Request
+from twophase.scheduler.scheduler import Scheduler
+from twophase.scheduler.state import HEAP, KNOWN, LEFT, N_RUNNING, N_WAITING, State
+
+
+def run(scheduler: Scheduler) -> Pass:
+    pass_ = scheduler.schedule()
+    assert pass_ is not None
+    scheduler.commit(pass_, Outcome({span.sequence: [1] for span in pass_.spans if span.logit_rows}))
+    check(scheduler.state)
+    return pass_
+
+
+def passes(scheduler: Scheduler, count: int) -> list[list[tuple[int, int, int]]]:
+    """(sequence, new, context) of each span."""
+    return [[(s.sequence, s.new, s.context) for s in run(scheduler).spans] for _ in range(count)]
+
+
+def roomy(policy: str, budget: int | None = None, seats: int = 64, ageing: int = 64) -> Scheduler:
+    limits = Limits(blocks=1000, context_length=500, max_tokens=budget, max_sequences=seats, block_size=4)
+    return Scheduler(limits, policy, ageing=ageing)
+
+
+def test_decode_first_bounds_what_a_decode_waits_for() -> None:
+    scheduler = roomy("decode-first", budget=8)
+    scheduler.add(Request(0, 2, 9))
+    run(scheduler)
+    scheduler.add(Request(1, 20, 3))
+    scheduler.add(Request(2, 3, 3))
+    assert passes(scheduler, 4) == [
+        [(0, 1, 2), (1, 7, 0)],
+        [(0, 1, 3), (1, 7, 7)],
+        [(0, 1, 4), (1, 6, 14), (2, 1, 0)],
+        [(0, 1, 5), (1, 1, 20), (2, 2, 1)],
+    ]
+
+
+def test_prefill_first_stops_the_decodes() -> None:
+    scheduler = roomy("prefill-first", budget=8)
+    scheduler.add(Request(0, 2, 9))
+    run(scheduler)
+    scheduler.add(Request(1, 20, 3))
+    scheduler.add(Request(2, 3, 3))
+    scheduler.add(Request(3, 5, 3))
+    scheduler.add(Request(4, 1, 3))
+    assert passes(scheduler, 6) == [
+        [(1, 8, 0)],
+        [(1, 8, 8)],
+        [(1, 4, 16)],  # nobody joins a prompt that was too long for one pass
+        [(2, 3, 0), (3, 5, 0)],
+        [(4, 1, 0)],
+        [(0, 1, 2), (1, 1, 20), (2, 1, 3), (3, 1, 5), (4, 1, 1)],
+    ]
+
+
+def test_prefill_first_takes_prompts_whole() -> None:
+    scheduler = roomy("prefill-first", budget=8)
+    scheduler.add(Request(0, 5, 3))
+    scheduler.add(Request(1, 4, 3))
+    scheduler.add(Request(2, 1, 3))  # would fit beside 0, but 1 is before it
+    assert passes(scheduler, 3) == [[(0, 5, 0)], [(1, 4, 0), (2, 1, 0)], [(0, 1, 5), (1, 1, 4), (2, 1, 1)]]
+
+
+def test_static_batches_run_to_their_end() -> None:
+    scheduler = roomy("static", budget=8, seats=2)
+    for each, output in enumerate((3, 1, 2, 2)):
+        scheduler.add(Request(each, 6, output))
+    assert passes(scheduler, 7) == [
+        [(0, 6, 0), (1, 2, 0)],
+        [(1, 4, 2)],  # decodes begin together
+        [(0, 1, 6)],
+        [(0, 1, 7)],
+        [(2, 6, 0), (3, 2, 0)],
+        [(3, 4, 2)],
+        [(2, 1, 6), (3, 1, 6)],
+    ]
+
+
+def test_static_reserves_all_that_a_batch_may_produce() -> None:
+    scheduler = Scheduler(Limits(blocks=6, context_length=64, block_size=4), "static")
+    scheduler.add(Request(0, 4, 9))  # up to 12 tokens in the cache: 3 blocks
+    scheduler.add(Request(1, 4, 10))  # 13: 4 blocks, which are not there beside it
+    scheduler.add(Request(2, 4, 1))
+    sequences = [[span.sequence for span in run(scheduler).spans] for _ in range(10)]
+    assert sequences == [[0]] * 9 + [[1, 2]]
+    assert scheduler.preemptions == 0
+
+
+def test_priority_is_the_order_of_admission() -> None:
+    scheduler = roomy("priority", seats=1)
+    for each, priority in enumerate((1, 2, 0, 1, -3)):
+        scheduler.add(Request(each, 4, 1, priority))
+    assert [run(scheduler).spans[0].sequence for _ in range(5)] == [4, 2, 0, 3, 1]
+
+
+def test_the_newest_of_the_lowest_priority_gives_way_and_its_rows_are_given_back() -> None:
+    """3 blocks of 4. Request 0 matters least and comes first in the list: it has its row when it must go."""
+    scheduler = Scheduler(Limits(blocks=3, context_length=12, max_tokens=4, block_size=4), "priority")
+    scheduler.add(Request(0, 3, 5, priority=9))
+    assert passes(scheduler, 1) == [[(0, 3, 0)]]
+    scheduler.add(Request(1, 3, 5, priority=1))
+    assert passes(scheduler, 1) == [[(0, 1, 3), (1, 3, 0)]]
+    scheduler.add(Request(2, 2, 4, priority=0))
+    # 0 takes the last block for its fifth token
+    assert passes(scheduler, 1) == [[(0, 1, 4), (1, 1, 3)]]
+    assert scheduler.free_blocks == 0
+    # 1 needs a block for its fifth token: 0 goes, though it had its row already; nobody is admitted
+    assert passes(scheduler, 1) == [[(1, 1, 4)]]
+    assert scheduler.preempted(0) == 1
+    # 2 outranks it and is next; then 0 with all that it had known
+    assert passes(scheduler, 1) == [[(1, 1, 5), (2, 2, 0)]]
+    assert passes(scheduler, 2) == [[(1, 1, 6), (2, 1, 2)], [(2, 1, 3), (0, 3, 0)]]
+    # 2 takes the last block for its fifth token: 0 can't go on, and begins anew when 2 is done
+    assert passes(scheduler, 2) == [[(2, 1, 4)], [(0, 4, 0)]]
+    assert passes(scheduler, 2) == [[(0, 2, 4)], [(0, 1, 6)]]
+    assert len(scheduler) == 0
+
+
+def test_whoever_outranks_nobody_gives_way_itself_and_the_rest_goes_on() -> None:
+    scheduler = Scheduler(Limits(blocks=2, context_length=8, block_size=4), "priority")
+    scheduler.add(Request(0, 4, 3, priority=5))
+    scheduler.add(Request(1, 2, 3, priority=1))
+    assert passes(scheduler, 2) == [[(1, 2, 0), (0, 4, 0)], [(1, 1, 2)]]
+    assert scheduler.preempted(0) == 1
+    assert passes(scheduler, 2) == [[(1, 1, 3)], [(0, 5, 0)]]
+
+
+@pytest.mark.parametrize("policy", ["decode-first", "priority", "shortest-first"])
+def test_a_preempted_request_resumes_before_fresh_ones(policy: str) -> None:
+    """vllm #41951."""
+    scheduler = Scheduler(Limits(blocks=4, context_length=8, block_size=2), policy)
+    scheduler.add(Request(0, 3, 4))
+    scheduler.add(Request(1, 3, 4))
+    run(scheduler)
+    run(scheduler)
+    scheduler.add(Request(2, 1, 1))
+    assert passes(scheduler, 4) == [[(0, 1, 4)], [(0, 1, 5)], [(1, 5, 0), (2, 1, 0)], [(1, 1, 5)]]
+
+
+def test_shortest_first_and_the_budget_between_prompts() -> None:
+    scheduler = roomy("shortest-first", budget=8, ageing=0)
+    scheduler.add(Request(0, 30, 2))
+    assert passes(scheduler, 1) == [[(0, 8, 0)]]  # 22 lack
+    scheduler.add(Request(1, 25, 2))
+    scheduler.add(Request(2, 10, 2))
+    assert passes(scheduler, 4) == [
+        [(2, 8, 0)],
+        [(2, 2, 8), (0, 6, 8)][::-1],
+        [(2, 1, 10), (0, 7, 14)],
+        [(0, 8, 21)],
+    ]
+    assert passes(scheduler, 2) == [[(0, 1, 29), (1, 7, 0)], [(0, 1, 30), (1, 7, 7)]]
+
+
+@pytest.mark.parametrize(("ageing", "passes_waited"), [(0, None), (5, 4), (20, 1)])
+def test_ageing_bounds_how_long_shorter_ones_pass_by(ageing: int, passes_waited: int | None) -> None:
+    """A prompt of 20 beside a stream of 4s: after n passes it counts 20 - ageing * n."""
+    scheduler = roomy("shortest-first", budget=4, ageing=ageing, seats=1)
+    scheduler.add(Request(0, 20, 1))
+    waited = 0
+    for each in range(1, 30):
+        scheduler.add(Request(each, 4, 1))
+        if run(scheduler).spans[0].sequence == 0:
+            break
+        waited += 1
+    assert waited == (29 if passes_waited is None else passes_waited)
+
+
+def test_drafts_take_what_decodes_leave_of_the_budget() -> None:
+    scheduler = roomy("decode-first", budget=6)
+    for each in range(3):
+        scheduler.add(Request(each, 2, 9))
+    pass_ = scheduler.schedule()
+    assert pass_ is not None
+    scheduler.commit(pass_, Outcome({0: [1], 1: [1], 2: [1]}, drafts={0: 2, 1: 3, 2: 3}))
+    scheduler.add(Request(3, 2, 9))
+    pass_ = scheduler.schedule()
+    assert pass_ is not None
+    spans = [(s.sequence, s.new, s.context, s.logit_rows) for s in pass_.spans]
+    assert spans == [(0, 3, 2, 3), (1, 2, 2, 2), (2, 1, 2, 1)]
+    with pytest.raises(ValueError, match="kept 3 tokens where at most 2 can be"):
+        scheduler.commit(pass_, Outcome({0: [1] * 3, 1: [1] * 3, 2: [1]}))
+    scheduler.commit(pass_, Outcome({0: [1] * 3, 1: [1], 2: [1]}))
+    check(scheduler.state)
+    assert passes(scheduler, 1) == [[(0, 1, 5), (1, 1, 3), (2, 1, 3), (3, 2, 0)]]
+
+
+def test_drafts_are_cut_where_output_and_blocks_end() -> None:
+    scheduler = Scheduler(Limits(blocks=3, context_length=64, block_size=4))
+    scheduler.add(Request(0, 3, 3))
+    scheduler.add(Request(1, 3, 4))
+    pass_ = scheduler.schedule()
+    assert pass_ is not None
+    scheduler.commit(pass_, Outcome({0: [1], 1: [1]}, drafts={0: 9, 1: 9}))
+    pass_ = scheduler.schedule()
+    assert pass_ is not None
+    # 0 may still produce 2: a token and one draft, which takes the third block; 1 has room for no draft
+    assert [(s.new, s.logit_rows) for s in pass_.spans] == [(2, 2), (1, 1)]
+    assert scheduler.preemptions == 0
+
+
+def test_drafts_leave_a_prompt_under_way_its_blocks() -> None:
+    scheduler = Scheduler(Limits(blocks=4, context_length=64, max_tokens=8, block_size=4))
+    scheduler.add(Request(0, 4, 9))
+    pass_ = scheduler.schedule()
+    assert pass_ is not None
+    scheduler.commit(pass_, Outcome({0: [1]}, drafts={0: 3}))
+    scheduler.add(Request(1, 7, 1))
+    pass_ = scheduler.schedule()
+    assert pass_ is not None
+    assert [(s.sequence, s.new) for s in pass_.spans] == [(0, 4), (1, 4)]
+
+
+def test_a_budget_below_the_decodes_serves_the_oldest() -> None:
+    scheduler = roomy("decode-first", budget=2)
+    for each in range(3):
+        scheduler.add(Request(each, 1, 3))
+    assert passes(scheduler, 4) == [
+        [(0, 1, 0), (1, 1, 0)],
+        [(0, 1, 1), (1, 1, 1)],
+        [(0, 1, 2), (1, 1, 2)],
+        [(2, 1, 0)],
+    ]
+
+
+def test_a_policy_of_your_own() -> None:
+    """Newest first, one prompt a pass, everyone decodes when nobody waits."""
+
+    def newest_first(state: State) -> None:
+        waiting = state.slots[: state.counts[N_WAITING], HEAP]
+        if len(waiting):
+            slot = max(waiting, key=lambda each: scheduler._ids[each])
+            admit(state, slot, 0)
+            grant(state, slot, state.slots[slot, KNOWN])
+        else:
+            for slot in state.seats[: state.counts[N_RUNNING], 0]:
+                grant(state, slot, 1)
+
+    scheduler = Scheduler(Limits(blocks=100, context_length=100, block_size=4), newest_first)
+    for each in range(3):
+        scheduler.add(Request(each, 5, 2))
+    assert passes(scheduler, 4) == [
+        [(2, 5, 0)],
+        [(1, 5, 0)],
+        [(0, 5, 0)],
+        [(2, 1, 5), (1, 1, 5), (0, 1, 5)],
+    ]
+
+
+def test_a_policy_that_grants_too_much_is_told() -> None:
+    def greedy(state: State) -> None:
+        slot = state.slots[0, HEAP]
+        admit(state, slot, 0)
+        grant(state, slot, state.counts[LEFT] + 1)
+
+    scheduler = Scheduler(Limits(blocks=100, context_length=100, max_tokens=8), greedy)
+    scheduler.add(Request(0, 50, 2))
+    with pytest.raises(ValueError, match="grants 1 rows beyond 8"):
+        scheduler.schedule()
+
+
+def test_an_unknown_policy_is_named() -> None:
+    with pytest.raises(
+        InputError, match=r"no policy 'decode'; there are decode-first, .*did you mean decode-first"
+    ):
+        Scheduler(Limits(blocks=1, context_length=1), "decode")
+
+
+def test_throughput_recovers_after_a_preemption() -> None:
+    """sglang #26248: the pass after room was made, everyone is back."""
+    scheduler = Scheduler(Limits(blocks=10, context_length=40, block_size=4))
+    executor = StubExecutor(4)
+    for each in range(3):
+        scheduler.add(Request(each, 10, 12 if each else 3))
+    sizes = []
+    while (pass_ := scheduler.schedule()) is not None:
+        scheduler.commit(pass_, executor.run(pass_))
+        sizes.append(len(pass_.spans))
+    assert scheduler.preemptions <= 1
+    assert sizes[:3] == [3, 3, 3] and set(sizes[4:9]) == {2}
