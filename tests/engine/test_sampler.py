@@ -17,11 +17,8 @@ from twophase.engine.sampler import (
     LogitsError,
     SamplerState,
     all_logprobs,
-    choose,
     keep_tokens,
-    token_logprobs,
     uniform,
-    verify,
 )
 from twophase.engine.sampling import Sampling
 from twophase.errors import InputError
@@ -32,6 +29,11 @@ VOCABULARY = 300
 def random_logits(rows: int, seed: int, scale: float = 2.0, vocabulary: int = VOCABULARY):
     generator = np.random.default_rng(seed)
     return (scale * generator.standard_normal((rows, vocabulary))).astype(np.float32)
+
+
+def choose(logits, rows: list[tuple[SamplerState, int]]) -> list[int]:
+    """One token for each (state, position)."""
+    return [kept[0] for kept in keep_tokens(logits, [Asked(*row) for row in rows])]
 
 
 def changed(logits, sampling: Sampling, prompt: list[int], output: list[int]):
@@ -113,7 +115,8 @@ def test_verification_keeps_what_would_be_chosen_step_by_step(
         drafts[right] = (drafts[right] + 1) % 10
     expected = chosen[: right + 1]
     before = logits.copy()
-    assert verify(logits, SamplerState(sampling, prompt), drafts, len(prompt)) == expected
+    asked = Asked(SamplerState(sampling, prompt), len(prompt), drafts)
+    assert keep_tokens(logits, [asked]) == [expected]
     np.testing.assert_array_equal(logits, before)
 
 
@@ -181,12 +184,11 @@ def test_logprobs_are_log_softmax_of_the_models_logits() -> None:
         count = [0, 5, 1500][row]
         assert [index for index, _ in found.top] == ids[:count].tolist()
         assert [value for _, value in found.top] == pytest.approx(values[:count].tolist(), abs=1e-5)
-        alone = token_logprobs(logits[row], [7, 700, 1499][row], count)
-        assert alone == found
+        assert all_logprobs(logits[row : row + 1], [[7, 700, 1499][row]], [count]) == [found]
 
 
 def test_equal_logits_are_reported_by_the_lower_id() -> None:
-    found = token_logprobs(np.zeros(600, np.float32), 599, 3)
+    (found,) = all_logprobs(np.zeros((1, 600), np.float32), [599], [3])
     assert [index for index, _ in found.top] == [0, 1, 2]
     assert found.logprob == pytest.approx(-np.log(600))
 

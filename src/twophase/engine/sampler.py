@@ -125,18 +125,6 @@ def keep_tokens(logits: Array, asked: Sequence[Asked], threads: int = 1) -> list
     return [_kept([next(chosen) for _ in range(1 + len(each.drafts))], each) for each in asked]
 
 
-def choose(logits: Array, rows: Sequence[tuple[SamplerState, int]], threads: int = 1) -> list[int]:
-    """One token for each row, of the state's sequence at the position."""
-    return [kept[0] for kept in keep_tokens(logits, [Asked(*row) for row in rows], threads)]
-
-
-def verify(
-    logits: Array, state: SamplerState, drafts: Sequence[int], position: int, threads: int = 1
-) -> list[int]:
-    """The 1 to 1 + k tokens that one sequence keeps of k drafts; logits: [1 + k, vocabulary]."""
-    return keep_tokens(logits, [Asked(state, position, drafts)], threads)[0]
-
-
 def all_logprobs(
     logits: Array, tokens: Sequence[int], tops: Sequence[int], threads: int = 1
 ) -> list[TokenLogprobs]:
@@ -156,11 +144,6 @@ def all_logprobs(
         top = zip(ids.tolist(), (row[ids] - normaliser).tolist(), strict=True)
         found.append(TokenLogprobs(float(row[token] - normaliser), tuple(top)))
     return found
-
-
-def token_logprobs(logits: Array, token: int, top: int) -> TokenLogprobs:
-    """Of one row [vocabulary]."""
-    return all_logprobs(logits[None], [token], [top])[0]
 
 
 def _choose(logits: Array, rows: Sequence[tuple[Sampling, int]], threads: int) -> list[int]:
