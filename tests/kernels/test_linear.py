@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twophase.kernels.linear import linear
-from twophase.kernels.packing import pack_panels
+from twophase.kernels.linear import grouped_linear, linear
+from twophase.kernels.packing import DTYPES, FORMATS, Panels, pack_panels, panel_sizes
+from twophase.kernels.quantising import dequantise, quantise_panels
 from twophase.kernels.tile import activation_dtype
 
 THREADS = 2
@@ -22,57 +23,84 @@ def to_float32(bf16: np.ndarray) -> np.ndarray:
     return (bf16.astype(np.uint32) << 16).view(np.float32)
 
 
-def operands(
-    compute: str, rows: int, n: int, k: int, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """x as the kernels take it, packed w, and the exact product of the rounded values."""
-    rng = np.random.default_rng(seed)
+def packed(w: np.ndarray, form: str) -> tuple[Panels, np.ndarray]:
+    """Panels, and the matrix that they stand for."""
+    values, scales = panel_sizes(*w.shape, form)
+    panels = Panels(np.empty(values, DTYPES[form]), np.empty(scales, np.uint16 if scales else np.float32))
+    if form in ("int8", "int4"):
+        quantise_panels(w, form, panels)
+        return panels, dequantise(panels, *w.shape)
+    stored = to_bf16(w) if form == "bf16" else w
+    pack_panels(stored, panels.values)
+    return panels, to_float32(stored) if form == "bf16" else w
+
+
+def operands(form: str, rows: int, n: int, k: int) -> tuple[np.ndarray, Panels, np.ndarray]:
+    """x as the kernels take it, packed w, and the exact product of what both stand for."""
+    rng = np.random.default_rng(0)
     x, w = rng.standard_normal((rows, k), np.float32), rng.standard_normal((n, k), np.float32)
-    if compute == "bf16":
-        w_bits = to_bf16(w)
-        w = to_float32(w_bits)
-        stored = w_bits
-        if activation_dtype(compute) == np.uint16:
-            x_bits = to_bf16(x)
-            x, taken = to_float32(x_bits), x_bits
-        else:
-            taken = x
-    else:
-        stored, taken = w, x
-    packed = np.empty(n * k, stored.dtype)
-    pack_panels(stored, packed)
-    return taken, packed, x.astype(np.float64) @ w.T.astype(np.float64)
+    panels, w = packed(w, form)
+    taken = x
+    if activation_dtype(form) == np.uint16:
+        taken = to_bf16(x)
+        x = to_float32(taken)
+    return taken, panels, x.astype(np.float64) @ w.T.astype(np.float64)
 
 
-def run(x: np.ndarray, w: np.ndarray, bias: np.ndarray, n: int, threads: int = THREADS) -> np.ndarray:
+def run(x: np.ndarray, w: Panels, bias: np.ndarray, n: int, threads: int = THREADS) -> np.ndarray:
     y = np.full((len(x), n), np.nan, np.float32)
     linear(x, w, bias, y, threads)
     return y
 
 
-@pytest.mark.parametrize("compute", ["bf16", "float32"])
+@pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize(
-    ("rows", "n", "k"), [(1, 16, 16), (2, 48, 96), (5, 80, 1040), (7, 64, 2080), (300, 112, 64)]
+    ("rows", "n", "k"),
+    [(1, 16, 16), (2, 48, 96), (5, 80, 1040), (7, 64, 2080), (13, 144, 320), (300, 176, 64)],
 )
-def test_product_equals_numpy(compute: str, rows: int, n: int, k: int) -> None:
-    x, w, exact = operands(compute, rows, n, k)
+def test_product_equals_numpy(form: str, rows: int, n: int, k: int) -> None:
+    x, w, exact = operands(form, rows, n, k)
     assert np.abs(run(x, w, NO_BIAS, n) - exact).max() < 1e-6 * k
 
 
-@pytest.mark.parametrize("compute", ["bf16", "float32"])
-def test_bias_is_added_to_every_row(compute: str) -> None:
-    x, w, exact = operands(compute, 9, 48, 32)
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("rows", [2, 30])
+def test_bias_is_added_to_every_row(form: str, rows: int) -> None:
+    x, w, exact = operands(form, rows, 48, 32)
     bias = np.arange(48, dtype=np.float32)
     assert np.abs(run(x, w, bias, 48) - (exact + bias)).max() < 1e-4
 
 
-@pytest.mark.parametrize("compute", ["bf16", "float32"])
+@pytest.mark.parametrize("form", FORMATS)
 @settings(deadline=None, max_examples=40)
-@given(first=st.integers(0, 150), count=st.integers(1, 150), threads=st.integers(1, 2))
-def test_a_row_is_the_same_bit_for_bit_in_any_batch(
-    compute: str, first: int, count: int, threads: int
-) -> None:
-    x, w, _ = operands(compute, 300, 112, 1088)
+@given(first=st.integers(0, 250), count=st.integers(1, 250), threads=st.integers(1, 2))
+def test_a_row_is_the_same_bit_for_bit_in_any_batch(form: str, first: int, count: int, threads: int) -> None:
+    x, w, _ = operands(form, 300, 112, 1088)
     whole = run(x, w, NO_BIAS, 112)
     part = run(x[first : first + count], w, NO_BIAS, 112, threads)
     assert np.array_equal(part, whole[first : first + count])
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_row_alone_is_the_same_bit_for_bit_as_among_many(form: str) -> None:
+    x, w, _ = operands(form, 20, 112, 1088)
+    whole = run(x, w, NO_BIAS, 112)
+    for rows in (1, 2, 3, 4, 5, 6, 7):
+        for first in range(0, 20, rows):
+            part = x[first : first + rows]
+            assert np.array_equal(run(part, w, NO_BIAS, 112), whole[first : first + rows])
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@settings(deadline=None, max_examples=15)
+@given(counts=st.lists(st.sampled_from([0, 0, 1, 3, 4, 9, 40, 230]), min_size=6, max_size=6))
+def test_each_experts_rows_are_bit_for_bit_its_own_product(form: str, counts: list[int]) -> None:
+    n, k, experts = 80, 304, len(counts)
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    x, w, _ = operands(form, int(starts[-1]), experts * n, k)
+    y = np.full((len(x), n), np.nan, np.float32)
+    grouped_linear(x, w, starts, y, THREADS)
+    for expert in range(experts):
+        values, scales = (array.reshape(experts, -1)[expert] for array in w)
+        rows = slice(starts[expert], starts[expert + 1])
+        assert np.array_equal(y[rows], run(x[rows], Panels(values, scales), NO_BIAS, n))

@@ -1,105 +1,89 @@
-"""y = x · Wᵀ (+ bias), for any number of rows, from one packed layout of W."""
+"""y = x · Wᵀ (+ bias), for any number of rows, from one packed layout of W; and the same for each expert."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import prange
+from numpy.typing import NDArray
 
-from twophase.kernels.compiling import kernel
-from twophase.kernels.lanes import LANES, load, next_task, splat, store
-from twophase.kernels.tile import PANELS, max_rows, max_rows_of_pairs, tile
+from twophase.kernels.blocks import blocks_of
+from twophase.kernels.few_rows import few_rows
+from twophase.kernels.lanes import LANES
+from twophase.kernels.many_rows import many_rows
+from twophase.kernels.operands import operands_of
+from twophase.kernels.packing import Panels, aligned
+from twophase.kernels.tile import PANELS
 
-K_BLOCK = 256  # of a panel: with a tile of x, what stays in the first-level cache
+Array = NDArray[Any]
+K_BLOCK = 256  # of a panel that is unpacked: 16 KiB, half of a first-level cache
+ROW_TILES = 32  # of x that pass a block of a panel, from the second-level cache
+SIDE = 8  # panels that pass a block of rows and k, their sums beside it
+SEQUENTIAL_ROWS = 64  # up to here the sums of one panel are done before the next is begun
 TASKS_A_THREAD = 8
-ROW_BLOCK = 64  # of x: what stays in the second-level cache while the panels pass by
+EVERY_ROW = 1 << 40
+NO_BIAS = np.zeros(0, np.float32)
+NO_SCALES = np.zeros(0, np.float32)
 
 
-@kernel()
-def panel_rows(w: Any, x: Any, y: Any, k: int, first: int, last: int, row: int, rows: int) -> None:
-    """A few rows of x against panels first..last, whole k at once: W is read once, in order."""
-    n = y.shape[1]
-    p = first
-    if rows == 1:
-        while p + 4 <= last:
-            at = (p * LANES * k, (p + 1) * LANES * k, (p + 2) * LANES * k, (p + 3) * LANES * k)
-            tile(1, k, w, at, x, row * k, k, y, row * n + p * LANES, n, 1)
-            p += 4
-    if rows <= max_rows_of_pairs(w, x):
-        while p + 2 <= last:
-            at2 = (p * LANES * k, (p + 1) * LANES * k)
-            tile(rows, k, w, at2, x, row * k, k, y, row * n + p * LANES, n, 1)
-            p += 2
-    while p < last:
-        tile(rows, k, w, (p * LANES * k,), x, row * k, k, y, row * n + p * LANES, n, 1)
-        p += 1
-
-
-@kernel()
-def panel_block(w: Any, x: Any, y: Any, k: int, first: int, last: int, row: int, end: int, most: int) -> None:
-    """Many rows: a block of each panel's k stays in cache while all tiles of rows pass it."""
-    n = y.shape[1]
-    p = first
-    while p < last:
-        side = PANELS if p + PANELS <= last else 1
-        for k0 in range(0, k, K_BLOCK):
-            depth = min(K_BLOCK, k - k0)
-            tiles = (end - row + most - 1) // most
-            for i in range(tiles):
-                r = row + (end - row) * i // tiles
-                rows = row + (end - row) * (i + 1) // tiles - r
-                if side == 2:
-                    at2 = (p * LANES * k + k0 * LANES, (p + 1) * LANES * k + k0 * LANES)
-                    tile(rows, depth, w, at2, x, r * k + k0, k, y, r * n + p * LANES, n, 1)
-                else:
-                    tile(
-                        rows,
-                        depth,
-                        w,
-                        (p * LANES * k + k0 * LANES,),
-                        x,
-                        r * k + k0,
-                        k,
-                        y,
-                        r * n + p * LANES,
-                        n,
-                        1,
-                    )
-        p += side
-
-
-@kernel()
-def panels(x: Any, w: Any, bias: Any, y: Any, first: int, last: int) -> None:
-    """Outputs of panels first..last, for all rows."""
-    rows, k = x.shape
-    most = max_rows(w, x)
-    for row in range(rows):
-        for p in range(first, last):
-            start = load(bias, p * LANES) if bias.size else splat(np.float32(0))
-            store(y, row * y.shape[1] + p * LANES, start)
-    if rows <= most:
-        panel_rows(w, x, y, k, first, last, 0, rows)
-    else:
-        for row in range(0, rows, ROW_BLOCK):
-            panel_block(w, x, y, k, first, last, row, min(rows, row + ROW_BLOCK), most)
-
-
-@kernel()
-def tasks_of_panels(x: Any, w: Any, bias: Any, y: Any, size: int, counter: Any) -> None:
-    """Take `size` panels at a time until none is left."""
-    count = y.shape[1] // LANES
-    first = next_task(counter) * size
-    while first < count:
-        panels(x, w, bias, y, first, min(count, first + size))
-        first = next_task(counter) * size
-
-
-@kernel(parallel=True)
-def linear(x: Any, w: Any, bias: Any, y: Any, threads: int) -> None:
+def linear(x: Array, w: Panels | Array, bias: Array, y: Array, threads: int) -> None:
     """y[rows, n] = x[rows, k] · w + bias.
 
-    x: float32 or bf16; w: panels of [n, k], flat; bias: [n], or empty; y: float32. n a multiple of 16.
+    x: float32 or bf16; w: panels of [n, k]; bias: [n], or empty; y: float32. n a multiple of 16.
     """
-    counter = np.zeros(1, np.int64)
-    size = max(1, min(32, y.shape[1] // LANES // (TASKS_A_THREAD * threads) // 4)) * 4
-    for _ in prange(threads):
-        tasks_of_panels(x, w, bias, y, size, counter)
+    if not isinstance(w, Panels):
+        w = Panels(w, NO_SCALES)
+    operands = operands_of(w.values.dtype, x.dtype)
+    if len(x) <= operands.max_rows(PANELS):
+        _few(x, w, bias, _one_block(len(x), EVERY_ROW, 1)[0], y, threads)
+    else:
+        most = operands.unpacked.max_rows(PANELS)
+        _many(x, w, bias, *_one_block(len(x), ROW_TILES * most, most), y, threads)
+
+
+def grouped_linear(x: Array, w: Panels, starts: Array, y: Array, threads: int) -> None:
+    """y[rows of expert e] = x[rows of expert e] · w of expert e.
+
+    x: [rows, k] sorted by expert; w: the experts' panels of [n, k] one after another; starts: int64
+    [experts + 1], each expert's first row.
+    """
+    operands = operands_of(w.values.dtype, x.dtype)
+    few, most = operands.max_rows(PANELS), operands.unpacked.max_rows(PANELS)
+    blocks = np.empty((len(starts) + len(x) // (ROW_TILES * most), 4), np.int64)
+    count, _ = blocks_of(starts, 1, few, EVERY_ROW, 1, blocks)
+    if count:
+        _few(x, w, NO_BIAS, blocks[:count], y, threads)
+    count, tiles = blocks_of(starts, few + 1, EVERY_ROW, ROW_TILES * most, most, blocks)
+    if count:
+        _many(x, w, NO_BIAS, blocks[:count], tiles, y, threads)
+
+
+@cache
+def _one_block(rows: int, block_rows: int, tile_rows: int) -> tuple[Array, int]:
+    blocks = np.empty((1 + rows // block_rows, 4), np.int64)
+    count, tiles = blocks_of(np.array([0, rows], np.int64), 1, EVERY_ROW, block_rows, tile_rows, blocks)
+    return blocks[:count], tiles
+
+
+def _step(panels: int, blocks: int, threads: int, most: int) -> int:
+    """Panels that are a task: such that threads get several each, in fours."""
+    return max(1, min(most, panels * blocks // (TASKS_A_THREAD * threads)) // 4) * 4
+
+
+def _few(x: Array, w: Panels, bias: Array, blocks: Array, y: Array, threads: int) -> None:
+    step = _step(y.shape[1] // LANES, len(blocks), threads, 128)
+    few_rows(x, w.values, w.scales, bias, blocks, step, y, np.zeros(1, np.int64), threads)
+
+
+def _many(x: Array, w: Panels, bias: Array, blocks: Array, tiles: int, y: Array, threads: int) -> None:
+    operands = operands_of(w.values.dtype, x.dtype)
+    most = operands.unpacked.max_rows(PANELS)
+    rows = int((blocks[:, 2] - blocks[:, 1]).max())
+    side = SIDE if rows > SEQUENTIAL_ROWS else PANELS
+    step = _step(y.shape[1] // LANES, len(blocks), threads, SIDE if rows > SEQUENTIAL_ROWS else 128)
+    packed = aligned(tiles * most * x.shape[1], x.dtype)
+    sums = aligned((threads, rows * side * LANES), np.float32)
+    buffer = aligned((threads, PANELS * K_BLOCK * LANES), x.dtype)
+    many_rows(
+        x, w.values, w.scales, bias, blocks, tiles, K_BLOCK, step, side, y,
+        packed, sums, buffer, np.zeros(1, np.int64), threads,
+    )  # fmt: skip

@@ -1,4 +1,7 @@
-"""Weights into panels, the one layout that both phases read, and float32 into bf16."""
+"""Weights into panels, the one layout that both phases read, in any of the formats.
+
+A panel holds 16 outputs, word by word along k (operands.py); a quantised one has a scale for each group of k.
+"""
 
 import math
 from typing import Any, NamedTuple
@@ -7,15 +10,19 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from twophase.kernels.lanes import LANES
+from twophase.kernels.operands import GROUP
 
 CACHE_LINE = 64
+FORMATS = ("bf16", "float32", "int8", "int4")
+DTYPES = {"bf16": np.uint16, "float32": np.float32, "int8": np.int8, "int4": np.uint8}
+BITS = {"bf16": 16, "float32": 32, "int8": 8, "int4": 4}
 
 
 class Panels(NamedTuple):
     """A matrix [n, k] in panels of 16 outputs, flat, and the scales of its groups where it is quantised."""
 
-    values: NDArray[Any]
-    scales: NDArray[Any]  # empty for bf16 and float32
+    values: NDArray[Any]  # uint16 (bf16), float32, int8, uint8 (int4, two to a byte)
+    scales: NDArray[Any]  # bf16 bits [n/16][groups][16]; empty for bf16 and float32
 
 
 def padded(size: int) -> int:
@@ -30,6 +37,24 @@ def aligned(shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     raw = np.empty(size * np.dtype(dtype).itemsize + CACHE_LINE, np.uint8)
     start = -raw.ctypes.data % CACHE_LINE
     return raw[start : len(raw) - CACHE_LINE + start].view(dtype).reshape(shape)
+
+
+def panel_sizes(n: int, k: int, format: str) -> tuple[int, int]:
+    """Elements of `values` and of `scales` of a matrix [n, k]."""
+    scales = n * -(-k // GROUP[format]) if format in GROUP else 0
+    return n * k * BITS[format] // (8 * np.dtype(DTYPES[format]).itemsize), scales
+
+
+def panel_bytes(n: int, k: int, format: str) -> int:
+    """What a matrix [n, k] takes, its scales included: 8.125 bits a weight in int8, 4.125 in int4."""
+    return n * k * BITS[format] // 8 + 2 * panel_sizes(n, k, format)[1]
+
+
+def panel_rows(panels: Panels, first: int, last: int, n: int) -> Panels:
+    """Views of rows first..last, multiples of 16, of a matrix of n rows."""
+    return Panels(
+        *(array[array.size // n * first : array.size // n * last] for array in panels)  # size: whole rows
+    )
 
 
 def pack_panels(matrix: NDArray[Any], out: NDArray[Any]) -> None:

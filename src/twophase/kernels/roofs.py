@@ -8,7 +8,8 @@ from numba import prange, types
 
 from twophase.kernels.compiling import intrinsic, kernel
 from twophase.kernels.lanes import I8, I32, I32S, I64, LANES, array_address, call, constant, integers
-from twophase.kernels.tile import BF16S, PANELS, REGISTERS, REGISTERS_A_VECTOR, Operands, max_rows, tile
+from twophase.kernels.operands import BF16S, REGISTERS, REGISTERS_A_VECTOR, Operands
+from twophase.kernels.tile import PANELS, max_rows, tile
 
 LINE = 64  # bytes that one load of 16 lanes takes
 STEP = 8  # loads in flight

@@ -1,50 +1,53 @@
-"""The register tile that every matrix product here is made of: a few rows of x against panels of 16.
+"""The register tile that every matrix product here is made of: a few rows of x against panels of 16 outputs.
 
-    w   panels of 16 outputs     bf16: [k/2][16][2]      float32: [k][16]
-    x   rows, contiguous in k    bf16 or float32
+    w   panels of words (operands.py)
+    x   rows, contiguous in k;  packed: [k][rows of a whole tile], or by pairs of k [k/2][rows][2]
     y   rows of float32;  y[row, 16·panel + lane] (+)= Σ_k x[row, k] · w[panel][k][lane]
 
 One lane holds one output and sums over k in order, so an output is the same bit for bit whichever rows and
-panels share its tile. With bf16 on both sides AVX512-BF16 multiplies pairs; elsewhere activations stay in
-float32 and bf16 weights are widened in registers.
+panels share its tile. Quantised weights are summed by groups of k, each sum scaled into y.
 """
 
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
 from twophase.kernels.compiling import intrinsic
 from twophase.kernels.lanes import (
-    F32,
     F32S,
     FEATURES,
     I1,
     I8,
+    I16S,
     I32,
-    I32S,
     I64,
     LANES,
     POINTER,
     array_address,
-    broadcast,
     call,
     constant,
-    integers,
+    widen,
+)
+from twophase.kernels.operands import (
+    HAS_BF16_DOT,
+    REGISTERS_A_VECTOR,
+    WORD_BYTES,
+    Operands,
+    activation_dtype,
 )
 
-HAS_BF16_DOT = bool(FEATURES.get("avx512bf16"))
-REGISTERS_A_VECTOR = 1 if FEATURES.get("avx512f") else 2 if FEATURES.get("avx2") else 4
-REGISTERS = 32 if FEATURES.get("avx512f") or FEATURES.get("neon") else 16
-PREFETCH_BYTES = 1024
+__all__ = ["HAS_BF16_DOT", "activation_dtype"]
+
+PREFETCH_BYTES = 4096
 PANELS = 2 if REGISTERS_A_VECTOR == 1 else 1  # side by side, where there are many rows
+SCALE_BYTES = 2 * LANES  # of a group of a panel
 
 
 def instructions(compute: str) -> str:
     """What the matrix kernels run on here, for reports."""
-    if HAS_BF16_DOT and compute == "bf16":
+    if HAS_BF16_DOT and compute != "float32":
         return "AVX512-BF16 dot products"
     for feature, name in (("avx512f", "AVX-512"), ("fma", "AVX2 FMA"), ("neon", "NEON")):
         if FEATURES.get(feature):
@@ -52,161 +55,147 @@ def instructions(compute: str) -> str:
     return "float32 arithmetic"
 
 
-def activation_dtype(compute: str) -> np.dtype[Any]:
-    """What matrix kernels take as x: bf16 only where the processor multiplies it."""
-    return np.dtype(np.uint16 if compute == "bf16" and HAS_BF16_DOT else np.float32)
+def tile_function(
+    module: ir.Module, operands: Operands, rows: int, panels: int, stride: int = 0, group: int = 0
+) -> ir.Function:
+    """Emit f(words, x, x row bytes, y, y row bytes, accumulate, each panel's w ..., each panel's scales ...).
 
-
-class _BFloat(ir.Type):
-    """LLVM's bfloat, which llvmlite does not name."""
-
-    def _to_string(self) -> str:
-        return "bfloat"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _BFloat)
-
-    def __hash__(self) -> int:
-        return hash("bfloat")
-
-
-BF16S = ir.VectorType(_BFloat(), 2 * LANES)
-
-
-class Operands:
-    """How one step over k loads its operands and multiplies them: float32, bf16 pairs, or bf16 widened."""
-
-    def __init__(self, w: Any, x: Any) -> None:
-        self.pairs = w == types.uint16  # a step covers two k
-        self.dot = self.pairs and x == types.uint16
-        self.name = "bf16" if self.dot else "widened" if self.pairs else "float32"
-        self.x_step_bytes = 4 if self.dot or not self.pairs else 8
-
-    def max_rows(self, panels: int) -> int:
-        """Rows of a tile whose sums, with the weights and one x, stay in registers."""
-        halves = 2 if self.pairs and not self.dot else 1
-        free = REGISTERS - 1 - REGISTERS_A_VECTOR * halves * min(panels, 2)
-        return max(1, min(16, free // (REGISTERS_A_VECTOR * panels)))
-
-    def load_w(self, b: ir.IRBuilder, address: ir.Value) -> list[ir.Value]:
-        if not self.pairs:
-            return [b.load(address, typ=F32S, align=4)]
-        bits = b.load(address, typ=I32S, align=4)
-        if self.dot:
-            return [b.bitcast(bits, BF16S)]
-        even, odd = b.shl(bits, integers(16)), b.and_(bits, integers(0xFFFF0000))
-        return [b.bitcast(even, F32S), b.bitcast(odd, F32S)]
-
-    def load_x(self, b: ir.IRBuilder, address: ir.Value) -> list[ir.Value]:
-        if self.dot:
-            return [b.bitcast(broadcast(b, b.load(address, typ=I32, align=2), I32S), BF16S)]
-        offsets = (0, 4) if self.pairs else (0,)
-        addresses = [b.gep(address, [I64(offset)], source_etype=I8) for offset in offsets]
-        return [broadcast(b, b.load(a, typ=F32, align=4), F32S) for a in addresses]
-
-    def multiply_add(
-        self, b: ir.IRBuilder, w: list[ir.Value], x: list[ir.Value], total: ir.Value
-    ) -> ir.Value:
-        if self.dot:
-            return call(b, "llvm.x86.avx512bf16.dpbf16ps.512", total, w[0], x[0])
-        for half_w, half_x in zip(w, x, strict=True):
-            total = call(b, "llvm.fma.v16f32", half_x, half_w, total)
-        return total
-
-
-def tile_function(module: ir.Module, operands: Operands, rows: int, panels: int) -> ir.Function:
-    """Emit f(steps, x, x row bytes, y, y row bytes, accumulate, w of each panel ...) for a shape of tile."""
-    name = f"twophase_tile_{operands.name}_{rows}x{panels}"
+    stride: rows of a packed x, 0 where it isn't packed, which then has as x row bytes those to prefetch
+    a word, and behind all others where from; group: words with one scale, 0 without scales.
+    """
+    name = f"twophase_tile_{operands.name}_{rows}x{panels}_{stride}_{group}"
     if name in module.globals:
         return module.globals[name]
-    signature = ir.FunctionType(ir.VoidType(), [I64, POINTER, I64, POINTER, I64, I1] + [POINTER] * panels)
+    pointers = [POINTER] * ((2 * panels if group else panels) + bool(stride))
+    signature = ir.FunctionType(ir.VoidType(), [I64, POINTER, I64, POINTER, I64, I1, *pointers])
     function = ir.Function(module, signature, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
-    steps, x, x_row, y, y_row, accumulate, *w = function.args
+    words, x, x_row, y, y_row, accumulate, *rest = function.args
+    w, scales = rest[:panels], rest[panels : 2 * panels]
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    entry, loading, summing = b.block, b.append_basic_block("load"), b.append_basic_block("sum")
 
     def y_address(index: int) -> ir.Value:
         row, panel = divmod(index, panels)
-        offset = b.add(b.mul(y_row, I64(row)), I64(4 * LANES * panel))
+        offset = b.add(b.mul(y_row, I64(row)), I64(WORD_BYTES * panel))
         return b.bitcast(b.gep(y, [offset], source_etype=I8), F32S.as_pointer())
 
-    b.cbranch(accumulate, loading, summing)
-    b.position_at_end(loading)
-    loaded = [b.load(y_address(index), align=4) for index in range(rows * panels)]
-    b.branch(summing)
-    b.position_at_end(summing)
-    sums = []
-    for value in loaded:
-        sums.append(b.phi(F32S))
-        sums[-1].add_incoming(constant(0.0), entry)
-        sums[-1].add_incoming(value, loading)
+    def x_address(row: int, at: ir.Value, part: int) -> ir.Value:
+        if stride:
+            offset = b.mul(at, I64(4 * operands.parts * stride))
+            return b.gep(x, [b.add(offset, I64(4 * (part * stride + row)))], source_etype=I8)
+        offset = b.add(b.mul(x_row, I64(row)), b.mul(at, I64(4 * operands.parts)))
+        return b.gep(x, [b.add(offset, I64(4 * part))], source_etype=I8)
 
     def step(at: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
-        xs = [
-            b.gep(x, [b.add(b.mul(x_row, I64(r)), b.mul(at, I64(operands.x_step_bytes)))], source_etype=I8)
-            for r in range(rows)
-        ]
-        few = [operands.load_x(b, address) for address in xs] if rows <= panels else []
-        weights = []
+        loaded = []
+        if stride:
+            prefetch(b, b.gep(rest[-1], [b.mul(at, x_row)], source_etype=I8))
         for panel in range(panels):
-            address = b.gep(w[panel], [b.mul(at, I64(4 * LANES))], source_etype=I8)
-            ahead = b.gep(address, [I64(PREFETCH_BYTES)], source_etype=I8)
-            call(b, "llvm.prefetch.p0", ahead, I32(0), I32(3), I32(1), returns=ir.VoidType())
-            weights.append(operands.load_w(b, address))
-            for r, row_x in enumerate(few):
-                index = r * panels + panel
-                sums[index] = operands.multiply_add(b, weights[panel], row_x, sums[index])
-        for r in range(len(few), rows):
-            row_x = operands.load_x(b, xs[r])
-            for panel in range(panels):
-                index = r * panels + panel
-                sums[index] = operands.multiply_add(b, weights[panel], row_x, sums[index])
+            address = b.gep(w[panel], [b.mul(at, I64(WORD_BYTES))], source_etype=I8)
+            if not stride:
+                ahead = b.gep(address, [I64(PREFETCH_BYTES)], source_etype=I8)
+                prefetch(b, ahead)
+            loaded.append(operands.load_word(b, address))
+        for i in range(operands.parts):
+            parts = [operands.part(b, word, i) for word in loaded]
+            for row in range(rows):
+                row_x = operands.load_x(b, x_address(row, at, i))
+                for panel, part in enumerate(parts):
+                    index = row * panels + panel
+                    sums[index] = operands.multiply_add(b, part, row_x, sums[index])
         return sums
 
-    def loop(first: ir.Value, sums: list[ir.Value], unroll: int) -> tuple[ir.Value, list[ir.Value]]:
-        """for (i = first; i + unroll <= steps; i += unroll) step(i) ..."""
+    def loop(
+        first: ir.Value, end: ir.Value, sums: list[ir.Value], unroll: int
+    ) -> tuple[ir.Value, list[ir.Value]]:
+        """for (i = first; i + unroll <= end; i += unroll) step(i) ..."""
         before, head = b.block, b.append_basic_block("head")
         body, after = b.append_basic_block("body"), b.append_basic_block("after")
         b.branch(head)
         b.position_at_end(head)
         i, phis = b.phi(I64), [b.phi(F32S) for _ in sums]
-        b.cbranch(b.icmp_signed("<=", b.add(i, I64(unroll)), steps), body, after)
+        b.cbranch(b.icmp_signed("<=", b.add(i, I64(unroll)), end), body, after)
         b.position_at_end(body)
         new = list(phis)
         for u in range(unroll):
             new = step(b.add(i, I64(u)), new)
-        following = b.add(i, I64(unroll))
+        following, last = b.add(i, I64(unroll)), b.block
         b.branch(head)
-        for phi, start, end in zip([i, *phis], [first, *sums], [following, *new], strict=True):
+        for phi, start, stop in zip([i, *phis], [first, *sums], [following, *new], strict=True):
             phi.add_incoming(start, before)
-            phi.add_incoming(end, body)
+            phi.add_incoming(stop, last)
         b.position_at_end(after)
         return i, list(phis)
 
-    done = I64(0)
-    if rows * panels <= 4:  # a larger one would spill, and its loop costs nothing beside it
-        done, sums = loop(done, sums, 4)
-    _, sums = loop(done, sums, 1)
-    for index, value in enumerate(sums):
-        b.store(value, y_address(index), align=4)
+    def product(first: ir.Value, end: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+        # a larger one would spill, and its loop costs nothing beside it
+        unroll = 4 // operands.parts if rows * panels <= 4 else 1
+        done = first
+        if unroll > 1:
+            done, sums = loop(done, end, sums, unroll)
+        return loop(done, end, sums, 1)[1]
+
+    nothing = [constant(0.0)] * (rows * panels)
+    if not group:
+        entry, loading, summing = b.block, b.append_basic_block("load"), b.append_basic_block("sum")
+        b.cbranch(accumulate, loading, summing)
+        b.position_at_end(loading)
+        loaded = [b.load(y_address(index), align=4) for index in range(rows * panels)]
+        b.branch(summing)
+        b.position_at_end(summing)
+        sums = []
+        for value in loaded:
+            sums.append(b.phi(F32S))
+            sums[-1].add_incoming(constant(0.0), entry)
+            sums[-1].add_incoming(value, loading)
+        for index, value in enumerate(product(I64(0), words, sums)):
+            b.store(value, y_address(index), align=4)
+    else:
+        with cgutils.for_range_slice(b, I64(0), words, I64(group), intp=I64) as (first, number):
+            end = b.add(first, I64(group))
+            end = b.select(b.icmp_signed("<", end, words), end, words)
+            sums = product(first, end, nothing)
+            for panel in range(panels):
+                address = b.gep(scales[panel], [b.mul(number, I64(SCALE_BYTES))], source_etype=I8)
+                scale = widen(b, b.load(address, typ=I16S, align=2))
+                for index in range(panel, rows * panels, panels):
+                    y_at = y_address(index)
+                    b.store(
+                        call(b, "llvm.fma.v16f32", sums[index], scale, b.load(y_at, align=4)), y_at, align=4
+                    )
     b.ret_void()
     return function
+
+
+def prefetch(b: ir.IRBuilder, address: ir.Value) -> None:
+    call(b, "llvm.prefetch.p0", address, I32(0), I32(3), I32(1), returns=ir.VoidType())
+
+
+def emit_rows(b: Any, rows: Any, most: int, function: Any, arguments: list[Any]) -> None:
+    """Call function(rows), which is made for a fixed number of rows."""
+    done = b.append_basic_block("tiled")
+    switch = b.switch(rows, done)
+    for count in range(1, most + 1):
+        with b.goto_block(b.append_basic_block(f"rows{count}")):
+            switch.add_case(I64(count), b.block)
+            b.call(function(count), arguments)
+            b.branch(done)
+    b.position_at_end(done)
 
 
 @intrinsic
 def tile(typingctx, rows, k, w, w_at, x, x_at, x_row, y, y_at, y_row, accumulate):  # type: ignore[no-untyped-def]
     """y[rows, 16·panels] (+)= x[rows, k] · w over `len(w_at)` panels; offsets and row strides in elements.
 
-    rows at most max_rows(w, x, panels); k even where w is bf16; w_at: where in w each panel starts.
+    w: float32 or bf16, k even for bf16; rows at most max_rows(w, x); w_at: where in w each panel starts.
     """
     operands, panels = Operands(w.dtype, x.dtype), len(w_at)
 
     def generate(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:
         rows_, k_, w_, w_at_, x_, x_at_, x_row_, y_, y_at_, y_row_, accumulate_ = args
         arguments = [
-            b.ashr(k_, I64(1)) if operands.pairs else k_,
+            b.sdiv(k_, I64(2 if operands.format == "bf16" else 1)),
             array_address(context, b, x, x_, x_at_),
             b.mul(x_row_, I64(x.dtype.bitwidth // 8)),
             array_address(context, b, y, y_, y_at_),
@@ -214,28 +203,27 @@ def tile(typingctx, rows, k, w, w_at, x, x_at, x_row, y, y_at, y_row, accumulate
             b.trunc(accumulate_, I1),
             *[array_address(context, b, w, w_, at) for at in cgutils.unpack_tuple(b, w_at_, panels)],
         ]
-        done = b.append_basic_block("tiled")
-        switch = b.switch(rows_, done)
-        for count in range(1, operands.max_rows(panels) + 1):
-            with b.goto_block(b.append_basic_block(f"rows{count}")):
-                switch.add_case(I64(count), b.block)
-                b.call(tile_function(b.module, operands, count, panels), arguments)
-                b.branch(done)
-        b.position_at_end(done)
+        emit_rows(
+            b,
+            rows_,
+            operands.max_rows(panels),
+            lambda n: tile_function(b.module, operands, n, panels),
+            arguments,
+        )
         return context.get_dummy_value()
 
     integer, at = types.intp, types.UniTuple(types.intp, panels)
     return types.void(integer, integer, w, at, x, integer, integer, y, integer, integer, types.intp), generate
 
 
-def _max_rows(panels: int) -> Any:
+def most_rows(panels: int, unpacked: bool = False) -> Any:
     @intrinsic
     def most(typingctx, w, x):  # type: ignore[no-untyped-def]
-        count = Operands(w.dtype, x.dtype).max_rows(panels)
+        operands = Operands(w.dtype, x.dtype)
+        count = (operands.unpacked if unpacked else operands).max_rows(panels)
         return types.intp(w, x), lambda context, b, signature, args: I64(count)
 
     return most
 
 
-max_rows = _max_rows(PANELS)  # of a tile of PANELS panels, for these operands
-max_rows_of_pairs = _max_rows(2)
+max_rows = most_rows(PANELS)  # of a tile of PANELS panels, for these operands

@@ -1,0 +1,144 @@
+"""Many rows: x is packed once; a panel's block of k is unpacked into the first-level cache, where all tiles
+of a block of rows pass it."""
+
+from typing import Any
+
+import numpy as np
+from numba import prange
+
+from twophase.kernels.blocks import EXPERT, FIRST_ROW, FIRST_TILE, LAST_ROW
+from twophase.kernels.compiling import kernel
+from twophase.kernels.lanes import LANES, load, next_task, splat, store
+from twophase.kernels.panel_tiles import (
+    group_size,
+    is_ready,
+    k_a_factor,
+    k_a_word,
+    max_packed_rows,
+    packed_tile,
+    ready,
+    unpack,
+)
+from twophase.kernels.tile import PANELS
+
+
+@kernel()
+def pack_tiles(
+    x: Any, blocks: Any, tiles: int, most: int, depth: int, pair: int, packed: Any, part: int, parts: int
+) -> None:
+    """packed [k / depth][tiles][depth][most] of every `parts`th tile of x; pair: k side by side."""
+    k = x.shape[1]
+    for block in range(len(blocks)):
+        row, rows = blocks[block, FIRST_ROW], blocks[block, LAST_ROW] - blocks[block, FIRST_ROW]
+        count = -(-rows // most)
+        for tile in range(count):
+            number = blocks[block, FIRST_TILE] + tile
+            if number % parts != part:
+                continue
+            first, end = row + rows * tile // count, row + rows * (tile + 1) // count
+            for start in range(0, k, depth):
+                size = min(depth, k - start)
+                at = start * most * tiles + number * most * size
+                for r in range(end - first):
+                    for i in range(0, size, pair):
+                        for j in range(pair):
+                            packed[at + i * most + r * pair + j] = x[first + r, start + i + j]
+
+
+@kernel()
+def begin(bias: Any, rows: int, first: int, last: int, sums: Any) -> None:
+    """sums [panels / PANELS][rows][PANELS·16] = bias, or 0."""
+    for p in range(first, last):
+        pair = (p - first) // PANELS * PANELS
+        side = min(PANELS, last - first - pair)
+        start = load(bias, p * LANES) if bias.size else splat(np.float32(0))
+        for row in range(rows):
+            store(sums, (pair * rows + row * side + p - first - pair) * LANES, start)
+
+
+@kernel()
+def finish(sums: Any, row: int, rows: int, first: int, last: int, y: Any) -> None:
+    """y[row : row + rows] of panels first..last = sums."""
+    for pair in range(0, last - first, PANELS):
+        side = min(PANELS, last - first - pair)
+        for r in range(rows):
+            for i in range(side):
+                value = load(sums, (pair * rows + r * side + i) * LANES)
+                store(y, (row + r) * y.shape[1] + (first + pair + i) * LANES, value)
+
+
+@kernel()
+def multiply_block(
+    packed: Any, k: int, tiles: int, depth: int, w: Any, scales: Any, first_tile: int, rows: int, before: int,
+    first: int, last: int, sums: Any, buffer: Any,
+) -> None:  # fmt: skip
+    """sums += a block of rows · panels first..last, which lie behind `before` others."""
+    most = max_packed_rows(w, packed)
+    words, groups = k // k_a_word(w, packed), -(-k // group_size(w, packed))
+    source = ready(w, packed, buffer)
+    count = -(-rows // most)
+    for start in range(0, k, depth):
+        size = min(depth, k - start)
+        part, factors = size // k_a_word(w, packed), size // k_a_factor(w, packed)
+        for p in range(first, last, PANELS):
+            side = min(PANELS, last - p)
+            at = (before + p) * words + start // k_a_word(w, packed)
+            for i in range(side):
+                unpack(w, at + i * words, part, packed, buffer, i * factors)
+            following = at + words * side if last - first > PANELS else at + part
+            at0, at1 = (at, at + words) if is_ready(w, packed) else (0, factors)
+            scale, out = (before + p) * groups + start // group_size(w, packed), (p - first) * rows
+            for i in range(count):
+                row = rows * i // count
+                x_at = start * most * tiles + (first_tile + i) * most * size
+                next_at, next_step = part * side * 64 * i // count, part * side * 64 // (count * factors)
+                if PANELS == 2 and side == 2:
+                    packed_tile(
+                        rows * (i + 1) // count - row, factors, source, (at0, at1),
+                        scales, (scale, scale + groups), packed, x_at, sums, (out + row * 2) * LANES,
+                        w, following * 64 + next_at, next_step,
+                    )  # fmt: skip
+                else:
+                    packed_tile(
+                        rows * (i + 1) // count - row, factors, source, (at0,), scales, (scale,),
+                        packed, x_at, sums, (out + row) * LANES, w, following * 64 + next_at, next_step,
+                    )  # fmt: skip
+
+
+@kernel()
+def multiply_many(
+    packed: Any, k: int, tiles: int, depth: int, w: Any, scales: Any, bias: Any, blocks: Any, step: int,
+    side: int, y: Any, sums: Any, buffer: Any, counter: Any,
+) -> None:  # fmt: skip
+    """Take `step` panels of a block of rows at a time, `side` of them side by side, until none is left."""
+    panels = y.shape[1] // LANES
+    tasks = len(blocks) * -(-panels // step)
+    task = next_task(counter)
+    while task < tasks:
+        block, start = task % len(blocks), task // len(blocks) * step
+        row, rows = blocks[block, FIRST_ROW], blocks[block, LAST_ROW] - blocks[block, FIRST_ROW]
+        for first in range(start, min(panels, start + step), side):
+            last = min(panels, start + step, first + side)
+            begin(bias, rows, first, last, sums)
+            multiply_block(
+                packed, k, tiles, depth, w, scales, blocks[block, FIRST_TILE], rows,
+                blocks[block, EXPERT] * panels, first, last, sums, buffer,
+            )  # fmt: skip
+            finish(sums, row, rows, first, last, y)
+        task = next_task(counter)
+
+
+@kernel(parallel=True)
+def many_rows(
+    x: Any, w: Any, scales: Any, bias: Any, blocks: Any, tiles: int, depth: int, step: int, side: int, y: Any,
+    packed: Any, sums: Any, buffer: Any, counter: Any, threads: int,
+) -> None:  # fmt: skip
+    """y = x · w + bias; packed, sums and buffer (a row a thread): scratch; a task is `step` panels."""
+    most, pair = max_packed_rows(w, x), k_a_factor(w, x)
+    for thread in prange(threads):
+        pack_tiles(x, blocks, tiles, most, depth, pair, packed, thread, threads)
+    for thread in prange(threads):
+        multiply_many(
+            packed, x.shape[1], tiles, depth, w, scales, bias, blocks, step, side, y,
+            sums[thread], buffer[thread], counter,
+        )  # fmt: skip
