@@ -39,6 +39,7 @@ def generate(
         from twophase.engine.default_model import HOW_TO_GET_IT
         from twophase.engine.generating import generate as run
         from twophase.engine.open import find_model, load_model, require_window
+        from twophase.engine.sampling import Sampling
         from twophase.engine.tokenizer import load_tokenizer
 
     with progress_bar() as report:
@@ -50,7 +51,7 @@ def generate(
         prompt_ids = tokenizer.encode(prompt)
         require_window(found.spec, len(prompt_ids), max_tokens)
         opened = load_model(found, lambda share: report("loading weights", share))
-        steps = run(opened, [prompt_ids], max_tokens, cores, tokenizer.eos_ids)
+        steps = run(opened, [prompt_ids], max_tokens, cores, Sampling(stop_ids=tokenizer.eos_ids))
         report("preparing kernels and running the prompt", 1.0)
         first = next(steps)
 

@@ -1,9 +1,10 @@
 """One prompt continued on the real engine, pass by pass."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from twophase.cost.price import price_of
 from twophase.engine.open import OpenModel, require_window
+from twophase.engine.sampling import GREEDY, Sampling
 from twophase.scheduler.clock import RealClock
 from twophase.scheduler.drive import Progress, drive
 from twophase.scheduler.log import Log
@@ -16,7 +17,7 @@ def generate(
     prompts: Sequence[Sequence[int]],
     max_tokens: int,
     threads: int,
-    stop_ids: Collection[int],
+    sampling: Sampling = GREEDY,
 ) -> Iterator[Progress]:
     """Serve all prompts at once, one yield a pass; sequences are numbered as the prompts are.
 
@@ -25,12 +26,15 @@ def generate(
     prompt_tokens = max(map(len, prompts))
     require_window(model.spec, prompt_tokens, max_tokens)
     longest = prompt_tokens + max_tokens
-    executor = model.executor(positions=longest, sequences=len(prompts), threads=threads, stop_ids=stop_ids)
+    executor = model.executor(positions=longest, sequences=len(prompts), threads=threads)
     executor.warm_up()
     scheduler = Scheduler(Limits(blocks=executor.pool.blocks, context_length=longest))
     for sequence, ids in enumerate(prompts):
-        executor.begin(sequence, ids)
+        executor.begin(sequence, ids, sampling)
     item_bytes = model.network.arena.itemsize
     log, clock = Log(price_of(model.spec, item_bytes, item_bytes)), RealClock()
-    requests = (Request(sequence, len(ids), max_tokens) for sequence, ids in enumerate(prompts))
+    requests = (
+        Request(sequence, len(ids), max_tokens, block_keys=executor.prompt_keys(sequence))
+        for sequence, ids in enumerate(prompts)
+    )
     yield from drive(((0.0, request) for request in requests), scheduler, executor, clock, log)

@@ -212,4 +212,5 @@ def _decode_pass(executor: Executor, batch: int, context: int) -> Pass:
 def _rewind(executor: Executor, pass_: Pass) -> None:
     """Take back what a pass sampled, so that it can run again at the same context."""
     for span in pass_.spans:
-        del executor.tokens[span.sequence][span.context + 1 :]
+        ids = executor.end(span.sequence)
+        executor.begin(span.sequence, ids[: span.context + 1])

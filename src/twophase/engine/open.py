@@ -1,14 +1,14 @@
 """From a name or a path to a model in memory, ready to run."""
 
 import os.path
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from twophase.engine.default_model import HOW_TO_GET_IT, default_model_path
 from twophase.engine.executor import Executor
-from twophase.engine.kv import pool_bytes
+from twophase.engine.kv import new_pool, pool_bytes
 from twophase.engine.loading import load_network, network_bytes
 from twophase.engine.memory import require_memory
 from twophase.engine.network import Compute, Network, activation_bytes
@@ -44,15 +44,14 @@ class OpenModel:
     load: Load
     notes: tuple[str, ...]
 
-    def executor(
-        self, *, positions: int, sequences: int, threads: int, stop_ids: Collection[int] = ()
-    ) -> Executor:
+    def executor(self, *, positions: int, sequences: int, threads: int) -> Executor:
         """Room for `sequences` sequences of `positions` tokens. InputError where memory is short."""
         blocks = sequences * -(-positions // BLOCK_SIZE)
         needed = pool_bytes(self.spec, blocks, self.network.arena.itemsize)
         needed += activation_bytes(self.spec, positions, max(sequences, BATCH))
         require_memory(f"running {sequences} x {positions} tokens", needed)
-        return Executor(self.network, blocks, positions, threads, stop_ids)
+        pool = new_pool(self.spec, blocks, self.network.compute, positions)
+        return Executor(self.network, pool, threads)
 
 
 def find_model(name: str | None, load: Load | None, compute: Compute) -> FoundModel:

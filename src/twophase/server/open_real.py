@@ -17,7 +17,7 @@ from twophase.hardware.probe import COMPUTES, cpu_name, machine_bytes, matmul_ra
 from twophase.kernels.cache import BLOCK_SIZE
 from twophase.scheduler.clock import RealClock
 from twophase.scheduler.request import Limits
-from twophase.server.engine import OpenEngine
+from twophase.server.engine import OpenEngine, Sizes
 from twophase.server.phases import price_on
 
 PROBE_S = 0.2  # for each roof
@@ -31,12 +31,7 @@ Report = Callable[[str, float], None]
 class RealOptions:
     name: str
     threads: int
-    context_length: int | None = None
-    max_sequences: int | None = None
-    max_tokens: int | None = None
-    blocks: int | None = None
-    kv_pool_bytes: float | None = None
-    prefix_cache: bool = True
+    sizes: Sizes
 
 
 def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEngine:
@@ -46,14 +41,15 @@ def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEn
             f"{found.spec.name} has no tokenizer here: give its directory or a .gguf file, or serve a "
             "stand-in with --clock roofline"
         )
+    sizes = options.sizes
     tokenizer = load_tokenizer(found.path)
     template = load_chat_template(found.path)
     model = load_model(found, lambda share: report("loading weights", share))
     spec, item_bytes = model.spec, model.network.arena.itemsize
-    context = options.context_length or min(spec.context_length, MOST_CONTEXT)
-    sequences = options.max_sequences or MOST_SEQUENCES
+    context = sizes.context_length or min(spec.context_length, MOST_CONTEXT)
+    sequences = sizes.max_sequences or MOST_SEQUENCES
     block_bytes = pool_bytes(spec, 1, item_bytes)
-    blocks = options.blocks or int((options.kv_pool_bytes or available_bytes() * POOL_SHARE) / block_bytes)
+    blocks = sizes.blocks or int((sizes.kv_pool_bytes or available_bytes() * POOL_SHARE) / block_bytes)
     blocks = min(blocks, sequences * -(-context // BLOCK_SIZE))
     if blocks < 1:
         raise InputError(f"the KV pool has no room for one block, which takes {block_bytes} bytes: give more")
@@ -62,15 +58,17 @@ def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEn
     report("preparing kernels", 1.0)
     executor.warm_up()
     report("probing the roofs", 1.0)
-    compute = found.compute
+    for seconds in (0.0, PROBE_S):  # the first run compiles the probes
+        peak = matmul_rate(found.compute, options.threads, seconds)
+        bandwidth = read_rate(model.network.arena, options.threads, seconds)
     machine = Accelerator(
         name="this-machine",
         title=cpu_name(),
         vendor="",
-        flops={COMPUTES[compute]: matmul_rate(compute, options.threads, PROBE_S)},
+        flops={COMPUTES[found.compute]: peak},
         memory_bytes=machine_bytes(),
         marketed_bytes=machine_bytes(),
-        bandwidth=read_rate(model.network.arena, options.threads, PROBE_S),
+        bandwidth=bandwidth,
         kind="measured",
     )
     return OpenEngine(
@@ -80,7 +78,7 @@ def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEn
             blocks=blocks,
             context_length=context,
             max_sequences=sequences,
-            max_tokens=options.max_tokens or max(MOST_TOKENS, sequences),
+            max_tokens=sizes.max_tokens or max(MOST_TOKENS, sequences),
             block_size=BLOCK_SIZE,
         ),
         clock=ServingClock(),
@@ -93,7 +91,7 @@ def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEn
         facts={
             "block_size": str(BLOCK_SIZE),
             "cache_dtype": "bf16" if item_bytes == 2 else "float32",
-            "enable_prefix_caching": str(options.prefix_cache),
+            "enable_prefix_caching": str(sizes.prefix_cache),
             "num_gpu_blocks": str(blocks),
         },
     )
@@ -104,5 +102,7 @@ def plain_template(messages: Messages, **more: Any) -> str:
 
 
 class ServingClock(RealClock):
+    lost_s = 0.0
+
     def rest(self) -> None:
         pass
