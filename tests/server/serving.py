@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import uvicorn
 
 from twophase.cost.deployment import Deployment
-from twophase.cost.pass_ import Pass
 from twophase.hardware.catalogue import load_accelerator
 from twophase.model.catalogue import load_spec
 from twophase.scheduler.request import Limits
@@ -92,6 +91,7 @@ def running(
         uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
     )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    listening.listen()
     service.start()
     thread.start()
     try:

@@ -101,7 +101,7 @@ def test_a_known_beginning_is_told_in_usage(client: openai.OpenAI) -> None:
 
 def test_n_choices_read_their_prompt_once(client: openai.OpenAI, server: Running) -> None:
     def computed() -> float:
-        prefill, _ = server.service.meter.read(server.service.engine.clock.now())[0]
+        prefill, _ = server.service.snapshot().phases
         return prefill.tokens
 
     before = computed()

@@ -1,6 +1,7 @@
 """twophase serve: an OpenAI-compatible server, on the real engine or on a clock made of arithmetic."""
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -138,61 +139,49 @@ def serve(
 
     with server_room():
         from twophase.server.app import new_app
+        from twophase.server.engine import Sizes
         from twophase.server.running import address_of, bind
         from twophase.server.running import serve as run
         from twophase.server.service import Service
 
-    listening = bind(host, port)  # before the loading, for a port in use is told at once
-    with progress_bar() as report:
-        if clock == "roofline":
-            from twophase.cost.parallel import Plan
-            from twophase.hardware.catalogue import load_accelerator
-            from twophase.server.open_standin import StandInOptions, open_standin
+    name = served_model_name
+    sizes = Sizes(
+        context_length=context_length,
+        max_sequences=max_sequences,
+        max_tokens=max_tokens_per_pass,
+        blocks=kv_blocks,
+        kv_pool_bytes=pool,
+        prefix_cache=prefix_cache,
+    )
+    # Before the loading, so that a port in use is told at once.
+    with closing(bind(host, port)) as listening:
+        with progress_bar() as report:
+            if clock == "roofline":
+                from twophase.cost.parallel import Plan
+                from twophase.hardware.catalogue import load_accelerator
+                from twophase.server.open_standin import StandInOptions, open_standin
 
-            if model is None:
-                raise InputError("--clock roofline: give a MODEL, such as llama-3.1-8b")
-            own = loaded(model, weights)
-            engine: OpenEngine = open_standin(
-                own,
-                deployment_of(own, kv, None, Plan(tp, pp, ep, dp)),
-                load_accelerator(gpu, hardware),
-                StandInOptions(
-                    name=served_model_name or model,
-                    kv=kv,
-                    speed=speed,
-                    context_length=context_length,
-                    max_sequences=max_sequences,
-                    max_tokens=max_tokens_per_pass,
-                    blocks=kv_blocks,
-                    kv_pool_bytes=pool,
-                    prefix_cache=prefix_cache,
-                    tokenizer=tokenizer,
-                ),
-            )
-        else:
-            with engine_room():
-                from twophase.engine.open import find_model
-                from twophase.server.open_real import RealOptions, open_real
+                if model is None:
+                    raise InputError("--clock roofline: give a MODEL, such as llama-3.1-8b")
+                own = loaded(model, weights)
+                engine: OpenEngine = open_standin(
+                    own,
+                    deployment_of(own, kv, None, Plan(tp, pp, ep, dp)),
+                    load_accelerator(gpu, hardware),
+                    StandInOptions(name=name or model, kv=kv, speed=speed, tokenizer=tokenizer, sizes=sizes),
+                )
+            else:
+                with engine_room():
+                    from twophase.engine.open import find_model
+                    from twophase.server.open_real import RealOptions, open_real
 
-            found = find_model(model, load, compute)
-            engine = open_real(
-                found,
-                RealOptions(
-                    name=served_model_name or _name_of(model, found.path),
-                    threads=cores,
-                    context_length=context_length,
-                    max_sequences=max_sequences,
-                    max_tokens=max_tokens_per_pass,
-                    blocks=kv_blocks,
-                    kv_pool_bytes=pool,
-                    prefix_cache=prefix_cache,
-                ),
-                report,
-            )
-        service = Service(engine, max_queue, policy)
-    app = new_app(service, api_keys=api_key or (), max_body=int(body or 0), metrics_prefix=metrics_prefix)
-    ready = _announcement(engine, address_of(listening), bool(api_key))
-    finished = run(app, service, listening, drain_timeout, ready)
+                found = find_model(model, load, compute)
+                options = RealOptions(name=name or _name_of(model, found.path), threads=cores, sizes=sizes)
+                engine = open_real(found, options, report)
+            service = Service(engine, max_queue, policy)
+        app = new_app(service, api_keys=api_key or (), max_body=int(body or 0), metrics_prefix=metrics_prefix)
+        ready = _announcement(engine, address_of(listening), bool(api_key))
+        finished = run(app, service, listening, drain_timeout, ready)
     return None if finished else 130
 
 

@@ -25,7 +25,7 @@ class Reading:
     def __init__(self, service: Service, writer: Writer, receive: Receive) -> None:
         self.writer = writer
         self._service, self._receive = service, receive
-        self._outlet = Outlet()
+        self._outlet, self._cancelled = Outlet(), False
         try:
             self._numbers = service.submit(writer.asked.asks, self._outlet)
         except RefusedError as refused:
@@ -40,14 +40,18 @@ class Reading:
     def close(self) -> None:
         """Nobody reads any further."""
         self._watcher.cancel()
-        if not self.writer.done:
-            self._service.cancel(self._numbers)
+        self._cancel()
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._service.cancel(self._numbers)
+        self._cancel()
         self._outlet.close()
+
+    def _cancel(self) -> None:
+        if not (self.writer.done or self._cancelled):
+            self._cancelled = True
+            self._service.cancel(self._numbers)
 
     def __enter__(self) -> "Reading":
         return self

@@ -1,13 +1,11 @@
 """What the engine's loop counts. Plain numbers: a scrape turns them into a page."""
 
-import threading
 from bisect import bisect_left
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from twophase.cost.pass_ import Pass
-from twophase.server.phases import Price, Work, phases_of
+from twophase.records import RequestRecord
 
 TTFT_S = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0),
@@ -26,8 +24,6 @@ REQUEST_TOKENS = tuple(digit * 10**power for power in range(6) for digit in (1, 
 SEQUENCES = (1, 2, 5, 10, 20)
 
 REASONS = ("stop", "length", "abort", "error")
-PENDING = 32  # passes that are priced at once, for that is much cheaper than one by one
-WINDOW_S = 10.0  # that utilisation is told of
 
 
 @dataclass(slots=True)
@@ -76,6 +72,8 @@ class Counters:
     request_max_output: Distribution = field(default_factory=lambda: Distribution(REQUEST_TOKENS))
     request_n: Distribution = field(default_factory=lambda: Distribution(SEQUENCES))
 
+    _before: tuple[int, int, int] = (0, 0, 0)
+
     def verified(self, drafted: int, accepted: int) -> None:
         """A sequence's draft of `drafted` tokens was looked at in a pass."""
         self.drafts += 1
@@ -83,47 +81,37 @@ class Counters:
         self.accepted_tokens += accepted
         self.accepted_at.update(range(accepted))
 
+    def scheduled(self, preemptions: int, queries: int, hits: int) -> None:
+        """What the scheduler counts itself."""
+        self.preemptions = self._before[0] + preemptions
+        self.prefix_queries = self._before[1] + queries
+        self.prefix_hits = self._before[2] + hits
 
-class PhaseMeter:
-    """What each phase took and did. Passes are priced some at a time, or when someone asks."""
+    def began_anew(self) -> None:
+        """The scheduler counts from zero again."""
+        self._before = self.preemptions, self.prefix_queries, self.prefix_hits
 
-    def __init__(self, price: Price) -> None:
-        self._price = price
-        self._lock = threading.Lock()
-        self._pending: list[tuple[Pass, float]] = []
-        self._totals = Work(), Work()
-        self._history: deque[tuple[float, tuple[Work, Work]]] = deque([(0.0, self._totals)])
+    def came(self, record: RequestRecord, tokens: int) -> None:
+        """A pass gave output tokens, which are the record's last."""
+        self.output_tokens += tokens
+        times = record.token_s
+        if tokens and len(times) > tokens:
+            self.gap_s.observe(times[-1] - times[-1 - tokens])
+        elif tokens:
+            self.ttft_s.observe(times[0] - record.arrival_s)
+            self.prompt_tokens += record.prompt_tokens
+            self.cached_tokens += record.cached_tokens
 
-    def passed(self, pass_: Pass, seconds: float, now: float) -> None:
-        with self._lock:
-            self._pending.append((pass_, seconds))
-            if len(self._pending) >= PENDING or now - self._history[-1][0] > WINDOW_S / 4:
-                self._settle(now)
-
-    def read(self, now: float) -> tuple[tuple[Work, Work], tuple[Work, Work]]:
-        """((prefill, decode) since the start, (prefill, decode) over the last WINDOW_S)."""
-        with self._lock:
-            self._settle(now)
-            before = self._history[0][1]
-            return self._totals, (
-                _minus(self._totals[0], before[0]),
-                _minus(self._totals[1], before[1]),
-            )
-
-    def _settle(self, now: float) -> None:
-        if self._pending:
-            passes, seconds = zip(*self._pending, strict=True)
-            found = phases_of(passes, seconds, self._price)
-            self._totals = _plus(self._totals[0], found[0]), _plus(self._totals[1], found[1])
-            self._pending.clear()
-        self._history.append((now, self._totals))
-        while len(self._history) > 1 and self._history[1][0] <= now - WINDOW_S:
-            self._history.popleft()
-
-
-def _plus(one: Work, other: Work) -> Work:
-    return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in Work.__slots__})
-
-
-def _minus(one: Work, other: Work) -> Work:
-    return replace(one, **{name: getattr(one, name) - getattr(other, name) for name in Work.__slots__})
+    def completed(self, record: RequestRecord) -> None:
+        self.request_prompt_tokens.observe(record.prompt_tokens)
+        self.request_output_tokens.observe(len(record.token_s))
+        first_pass, times = record.first_scheduled_s, record.token_s
+        if first_pass is None or not times:
+            return
+        self.queue_s.observe(first_pass - record.arrival_s)
+        self.prefill_s.observe(times[0] - first_pass)
+        self.decode_s.observe(times[-1] - times[0])
+        self.inference_s.observe(times[-1] - first_pass)
+        self.e2e_s.observe(times[-1] - record.arrival_s)
+        if later := sum(time > times[0] for time in times):
+            self.tpot_s.observe((times[-1] - times[0]) / later)

@@ -31,9 +31,13 @@ class Executor(Protocol):
 class ServerClock(Protocol):
     """A scheduler's clock that any thread may read."""
 
+    lost_s: float  # by which a clock that is not this machine's own fell behind
+
     def now(self) -> float: ...
 
     def advance(self, seconds: float) -> None: ...
+
+    def wait_until(self, moment: float) -> None: ...
 
     def rest(self) -> None:
         """Nobody is here: no pass follows the last one directly."""
@@ -42,6 +46,21 @@ class ServerClock(Protocol):
 class ChatTemplate(Protocol):
     def __call__(self, messages: Sequence[Mapping[str, Any]], **more: Any) -> str:
         """The prompt's text, BOS in it. InputError where it takes no such messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """What whoever starts the server says about its size; None: what the engine chooses."""
+
+    context_length: int | None = None
+    max_sequences: int | None = None
+    max_tokens: int | None = None  # rows of one pass
+    blocks: int | None = None
+    kv_pool_bytes: float | None = None  # of one device
+    prefix_cache: bool = True
+
+
+ALL_CHOSEN = Sizes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -28,11 +29,7 @@ class FillerCodec:
         return "".join(map(self.spell, ids))
 
     def spell(self, index: int) -> str:
-        letters = []
-        for _ in range(4):
-            index, place = divmod(index, len(LETTERS))
-            letters.append(LETTERS[place])
-        return " " + "".join(letters)
+        return _word(index)
 
     def _ids(self, text: str) -> Iterator[int]:
         for piece in PIECE.findall(text):
@@ -51,6 +48,15 @@ def filler_template(messages: Sequence[Mapping[str, Any]], **more: Any) -> str:
     """Every message under its role, much as ChatML writes them; a space before each keeps words' ids."""
     written = [f"<|im_start|> {each['role']}\n {each['content'].lstrip()} <|im_end|>\n" for each in messages]
     return "".join([*written, "<|im_start|> assistant\n"])
+
+
+@lru_cache(1 << 16)
+def _word(index: int) -> str:
+    letters = []
+    for _ in range(4):
+        index, place = divmod(index, len(LETTERS))
+        letters.append(LETTERS[place])
+    return " " + "".join(letters)
 
 
 def _number(word: str) -> int:

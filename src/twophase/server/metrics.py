@@ -7,7 +7,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from twophase.server.counters import WINDOW_S, Counters, Distribution
+from twophase.server.counters import Counters, Distribution
+from twophase.server.phase_meter import WINDOW_S
 from twophase.server.phases import Work
 
 OWN_LABELS = ("model_name", "engine")
@@ -64,6 +65,7 @@ class Snapshot:
     counters: Counters
     phases: tuple[Work, Work]  # prefill, decode; since the start
     recent: tuple[Work, Work]  # over the last WINDOW_S
+    lost_s: float = 0.0  # by which a simulated clock fell behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,11 @@ class Page:
             "Requests that were refused at once.",
             {(reason,): count for reason, count in counters.refused.items()},
             ("reason",),
+        )
+        yield self._counter(
+            "clock_lost_seconds",
+            "Seconds by which a simulated clock fell behind for good; 0 where this machine keeps up.",
+            {(): now.lost_s},
         )
         for name, field, told in HISTOGRAMS:
             yield self._histogram(name, told, getattr(counters, field))

@@ -10,7 +10,7 @@ from twophase.fit.serving import Serving
 from twophase.hardware.accelerator import Accelerator
 from twophase.model.catalogue import Model
 from twophase.scheduler.request import Limits
-from twophase.server.engine import OpenEngine
+from twophase.server.engine import ALL_CHOSEN, OpenEngine, Sizes
 from twophase.server.filler_text import filler_template, filler_tokenizer
 from twophase.server.phases import price_on
 from twophase.server.standin import StandIn, warm
@@ -24,17 +24,12 @@ SENTENCE = "A stand-in has no model behind it, so these words mean nothing, but 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandInOptions:
-    """None: as the serving engine that `fit` knows would choose."""
+    """Sizes that are not said are those that the serving engine which `fit` knows would choose."""
 
     name: str
     kv: str
     speed: float
-    context_length: int | None = None
-    max_sequences: int | None = None
-    max_tokens: int | None = None
-    blocks: int | None = None
-    kv_pool_bytes: float | None = None
-    prefix_cache: bool = True
+    sizes: Sizes = ALL_CHOSEN
     tokenizer: Path | None = None
 
 
@@ -42,15 +37,16 @@ def open_standin(
     model: Model, own: Deployment, accelerator: Accelerator, options: StandInOptions
 ) -> OpenEngine:
     """InputError where the model doesn't fit."""
+    sizes = options.sizes
     serving = Serving(
         plan=own.plan,
         kv=options.kv,
-        max_model_len=options.context_length,
-        max_num_batched_tokens=options.max_tokens,
-        max_num_seqs=options.max_sequences,
-        prefix_caching=options.prefix_cache,
+        max_model_len=sizes.context_length,
+        max_num_batched_tokens=sizes.max_tokens,
+        max_num_seqs=sizes.max_sequences,
+        prefix_caching=sizes.prefix_cache,
         block_size=BLOCK_SIZE,
-        kv_pool_bytes=options.kv_pool_bytes,
+        kv_pool_bytes=sizes.kv_pool_bytes,
     )
     found = fit(model, accelerator, serving)
     length = found.settings.max_model_len
@@ -60,7 +56,7 @@ def open_standin(
             f"{model.spec.name} leaves no room for a KV cache on {accelerator.title}: `twophase fit` says "
             "what would; try --tp, --weights, or another --gpu"
         )
-    blocks = options.blocks or tokens // BLOCK_SIZE
+    blocks = sizes.blocks or tokens // BLOCK_SIZE
     if options.tokenizer is None:
         tokenizer = filler_tokenizer(model.spec.vocab_size)
         words: range | tuple[int, ...] = range(model.spec.vocab_size)
@@ -73,7 +69,7 @@ def open_standin(
     warm(seconds)
     return OpenEngine(
         name=options.name,
-        executor=StandIn(seconds, words, BLOCK_SIZE, options.prefix_cache),
+        executor=StandIn(seconds, words, BLOCK_SIZE, sizes.prefix_cache),
         limits=Limits(
             blocks=blocks,
             context_length=length,
@@ -95,7 +91,7 @@ def open_standin(
         facts={
             "block_size": str(BLOCK_SIZE),
             "cache_dtype": options.kv,
-            "enable_prefix_caching": str(options.prefix_cache),
+            "enable_prefix_caching": str(sizes.prefix_cache),
             "num_gpu_blocks": str(blocks),
         },
     )

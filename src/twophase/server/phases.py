@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from twophase.cost.deployment import Deployment
+from twophase.cost.deployment import Deployment, device_stages
+from twophase.cost.operators import stage_operators, total
 from twophase.cost.pass_ import Pass, Span
-from twophase.cost.roofline import floor
+from twophase.cost.roofline import floor_of
 from twophase.cost.spans import Spans
 from twophase.hardware.accelerator import Accelerator
 
@@ -44,8 +45,10 @@ class Work:
 
 
 def price_on(own: Deployment, accelerator: Accelerator) -> Price:
+    stages = device_stages(own)
+
     def price(spans: Spans) -> Costs:
-        found = floor(own, spans, accelerator)
+        found = floor_of([total(stage_operators(own, stage, spans)) for stage in stages], accelerator)
         return Costs(found.flops, found.bytes, found.compute_s, found.memory_s, found.seconds)
 
     return price

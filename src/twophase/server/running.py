@@ -1,6 +1,5 @@
 """From an open engine to a process that serves until it is told to stop."""
 
-import contextlib
 import socket
 import sys
 import threading
@@ -21,7 +20,7 @@ SWITCH_S = 0.0005  # the engine's thread gives way to the event loop so soon, no
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; InputError where there can be none."""
+    """A socket that has the address and doesn't listen yet; InputError where there can be none."""
     where = f"--host {host} --port {port}"
     try:
         kind, _, _, _, address = socket.getaddrinfo(
@@ -34,7 +33,6 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
-        found.listen(BACKLOG)
     except OSError as error:
         found.close()
         raise InputError(f"{where}: {error.strerror}") from None
@@ -89,9 +87,12 @@ def serve(
     """Until a signal says so. False where a second one cut it short."""
     sys.setswitchinterval(SWITCH_S)
     server = DrainingServer(app, service, drain_s)
+    try:
+        listening.listen(BACKLOG)
+    except OSError as error:  # someone else has begun to, meanwhile
+        raise InputError(f"{address_of(listening)}: {error.strerror}") from None
     service.start()
     ready()
-    with contextlib.closing(listening):
-        server.run(sockets=[listening])
+    server.run(sockets=[listening])
     service.stop(LAST_WORDS_S)
     return not server.hurried

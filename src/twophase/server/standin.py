@@ -10,7 +10,6 @@ from twophase.engine.sampling import Sampling, TokenLogprobs
 from twophase.scheduler.block_keys import BlockKeys
 from twophase.scheduler.request import Outcome
 
-STEP = 7919  # a prime: neighbours of a text are far apart in `words`
 LOGPROB = -1.0  # of every token; each further alternative is less likely by as much
 
 
@@ -24,12 +23,12 @@ class Filler:
     keys: BlockKeys
     prompt_keys: Sequence[int]
     logprobs: list[TokenLogprobs]
-    start: int  # where in `words` its text begins: equal requests get equal text
+    text: bytes  # what its words follow from: equal requests get equal text
 
 
 @dataclass(slots=True)
 class StandIn:
-    """An executor without a model. Its tokens are `words` in an order that depends on prompt and seed."""
+    """An executor without a model. Its tokens are `words` as prompt, seed and place choose them."""
 
     seconds: Callable[[Pass], float]
     words: Sequence[int]  # distinct
@@ -41,11 +40,10 @@ class StandIn:
     def begin(self, sequence: int, prompt_ids: Sequence[int], sampling: Sampling) -> None:
         keys = BlockKeys(self.block_size, self._salt)
         seed = sampling.seed if sampling.temperature else 0
-        told = repr((list(prompt_ids), seed)).encode()
-        start = int.from_bytes(blake2b(told, digest_size=6).digest(), "little")
+        text = blake2b(repr((list(prompt_ids), seed)).encode(), digest_size=16).digest()
         prompt_keys = keys.extend(prompt_ids) if self.prefix_cache else []
         self._fillers[sequence] = Filler(
-            len(prompt_ids), list(prompt_ids), sampling, keys, prompt_keys, [], start
+            len(prompt_ids), list(prompt_ids), sampling, keys, prompt_keys, [], text
         )
 
     def prompt_keys(self, sequence: int) -> Sequence[int]:
@@ -75,7 +73,7 @@ class StandIn:
     def _next(self, filler: Filler) -> int:
         output = len(filler.ids) - filler.prompt
         silent = filler.sampling.stop_ids if output < filler.sampling.min_tokens else ()
-        place = filler.start + STEP * output
+        place = int.from_bytes(blake2b(output.to_bytes(8), key=filler.text, digest_size=6).digest())
         token = self.words[place % len(self.words)]
         while token in silent and len(silent) < len(self.words):
             place += 1

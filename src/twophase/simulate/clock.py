@@ -37,4 +37,6 @@ class PacedClock:
         self._busy = False
 
     def wait_until(self, moment: float) -> None:
-        time.sleep(max(0.0, (moment - self.now()) / self._speed))
+        rest = (moment - self.now()) / self._speed
+        if rest > 0:  # to sleep no time at all gives way to others for long
+            time.sleep(rest)

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 
 from twophase.cost.communication import communication_s, exchanges
-from twophase.cost.deployment import Deployment
+from twophase.cost.deployment import Deployment, device_stages
+from twophase.cost.operators import stage_operators, total
+from twophase.cost.parallel import ALONE
 from twophase.cost.pass_ import Pass
 from twophase.cost.price import spans_of
-from twophase.cost.roofline import floor
+from twophase.cost.roofline import floor_of
 from twophase.hardware.accelerator import Accelerator
 
 
@@ -15,9 +17,13 @@ def roofline_seconds(own: Deployment, accelerator: Accelerator) -> Callable[[Pas
     what it sends between devices. No engine is as fast; one that is calibrated will take over from this.
     """
 
+    stages = device_stages(own)
+    alone = own.plan == ALONE
+
     def seconds(pass_: Pass) -> float:
         spans = spans_of(pass_)
-        busy = floor(own, spans, accelerator, "expected").seconds
-        return float(busy + communication_s(exchanges(own, spans, accelerator), busy))
+        works = [total(stage_operators(own, stage, spans, "expected")) for stage in stages]
+        busy = floor_of(works, accelerator).seconds
+        return float(busy if alone else busy + communication_s(exchanges(own, spans, accelerator), busy))
 
     return seconds

@@ -1,0 +1,147 @@
+"""Whatever is sent: the right 4xx, in OpenAI's shape, and the server goes on."""
+
+import socket
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from serving import Running, running, stub_engine
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("twophase.scheduler.compiling.can_compile", lambda: False)
+        with running(stub_engine(), max_body=100_000) as found:
+            yield found
+
+
+@pytest.fixture(autouse=True)
+def still_serving(server: Running) -> Iterator[None]:
+    yield
+    answer = httpx.post(f"{server.url}/v1/completions", json={"prompt": "a", "max_tokens": 2})
+    assert answer.status_code == 200
+    assert server.service.idle and server.held_blocks == 0
+
+
+BODIES = [
+    b"",
+    b"{",
+    b"null",
+    b"[]",
+    b'"prompt"',
+    b"\xff\xfe",
+    b'{"prompt": "\xff"}',
+    b'{"prompt": "\\ud800"}',
+    b'{"prompt": ["fine", "\\udfff"]}',
+    b"[" * 90_000,
+    b'{"a":' * 15_000,
+    b'{"prompt": ' + b"9" * 5000 + b"}",
+    b'{"prompt": [' + b"9" * 30 + b"]}",
+    b'{"prompt": "a", "temperature": NaN}',
+    b'{"prompt": "a", "temperature": Infinity}',
+    b'{"prompt": "a", "temperature": 1e999}',
+    b'{"prompt": "a", "max_tokens": 0}',
+    b'{"prompt": "a", "max_tokens": 1.5}',
+    b'{"prompt": "a", "max_tokens": true}',
+    b'{"prompt": "a", "max_tokens": 1e30}',
+    b'{"prompt": "a", "n": 129}',
+    b'{"prompt": "a", "seed": 99999999999999999999999}',
+    b'{"prompt": "a", "stop": ["", "b"]}',
+    b'{"prompt": "a", "stop": {"b": 1}}',
+    b'{"prompt": "a", "stream": "yes"}',
+    b'{"prompt": "a", "stream_options": []}',
+    b'{"prompt": "a", "logit_bias": {"\\ud800": 1}}',
+    b'{"prompt": "a", "logit_bias": {"-1": 1}}',
+    b'{"prompt": "a", "logit_bias": {"1": 1000}}',
+    b'{"prompt": "a", "logit_bias": {"\xd9\xa1": 1}}',
+    b'{"prompt": "a", "stop_token_ids": [-1]}',
+    b'{"prompt": "a", "min_tokens": 17}',
+    b'{"prompt": [], "max_tokens": 1}',
+    b'{"prompt": [[]], "max_tokens": 1}',
+    b'{"prompt": [1, "a"], "max_tokens": 1}',
+    b'{"prompt": [-1], "max_tokens": 1}',
+    b'{"prompt": {"a": 1}, "max_tokens": 1}',
+]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"])
+def test_bodies_that_mean_nothing(server: Running, path: str, body: bytes) -> None:
+    if path == "/tokenize" and b'"prompt": "a"' in body:
+        pytest.skip("fields that it does not know are ignored")
+    answer = httpx.post(f"{server.url}{path}", content=body, headers=JSON)
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["message"] and error["type"] == "invalid_request_error"
+    assert len(answer.content) < 2000
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        "hello",
+        [1],
+        [{}],
+        [{"role": "user"}, {"role": "wizard", "content": "a"}],
+        [{"role": "user", "content": 5}],
+        [{"role": "user", "content": [{"type": "input_audio"}]}],
+        [{"role": "user", "content": [{"text": "a"}]}],
+    ],
+)
+def test_messages_that_mean_nothing(server: Running, messages: object) -> None:
+    answer = httpx.post(f"{server.url}/v1/chat/completions", json={"messages": messages})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "messages"
+
+
+def test_bodies_too_large(server: Running) -> None:
+    large = b'{"prompt": "' + b"a" * 100_000 + b'"}'
+    assert httpx.post(f"{server.url}/v1/completions", content=large, headers=JSON).status_code == 413
+    chunks = (large[i : i + 1000] for i in range(0, len(large), 1000))  # no length is told
+    assert httpx.post(f"{server.url}/v1/completions", content=chunks, headers=JSON).status_code == 413
+
+
+def test_a_prompt_too_long_is_told_in_numbers(server: Running) -> None:
+    for prompt in ([5] * 1999, " word" * 1999):
+        answer = httpx.post(f"{server.url}/v1/completions", json={"prompt": prompt, "max_tokens": 2})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (400, "context_length_exceeded")
+        assert "2000 tokens" in error["message"] and "1999 in the prompt" in error["message"]
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
+def test_another_kind_of_body(server: Running, kind: str | None) -> None:
+    headers = {} if kind is None else {"Content-Type": kind}
+    answer = httpx.post(f"{server.url}/v1/completions", content=b'{"prompt": "a"}', headers=headers)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (415, "invalid_request_error")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/v1/completions", 405),
+        ("DELETE", "/v1/models", 405),
+        ("POST", "/health", 405),
+        ("GET", "/", 404),
+        ("GET", "/v1/models/%00%ff", 404),
+        ("GET", "/v1/models/../../etc/passwd", 404),
+    ],
+)
+def test_where_nothing_is(server: Running, method: str, path: str, status: int) -> None:
+    answer = httpx.request(method, f"{server.url}{path}", headers=JSON, content=b"{}")
+    assert answer.status_code == status
+    assert answer.json()["error"]["message"]
+    if status == 405:
+        assert answer.headers["allow"]
+
+
+def test_half_a_request_and_no_request(server: Running) -> None:
+    host, port = server.url.removeprefix("http://").split(":")
+    for raw in (b"", b"GET", b"\x00" * 1000, b"POST /v1/completions HTTP/1.1\r\nContent-Length: 99\r\n\r\n{"):
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(raw)

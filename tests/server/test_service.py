@@ -1,0 +1,217 @@
+"""Slots come free at once, whatever becomes of their requests."""
+
+import json
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import httpx
+from serving import Running, running, stub_engine
+
+from twophase.cost.pass_ import Pass
+from twophase.engine.sampling import Sampling
+from twophase.scheduler.request import Outcome
+from twophase.server.standin import StandIn
+
+
+class Gated(StandIn):
+    """Each pass waits to be let through, and is counted; some raise."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda pass_: 0.0, range(1000), 16)
+        self.gate = threading.Semaphore(0)
+        self.passes = 0
+        self.raising: set[int] = set()  # first tokens of prompts whose passes raise
+
+    def run(self, pass_: Pass) -> Outcome:
+        assert self.gate.acquire(timeout=20)
+        self.passes += 1
+        if any(self.first[span.sequence] in self.raising for span in pass_.spans):
+            raise RuntimeError("a matrix has gone")
+        return super().run(pass_)
+
+    def begin(self, sequence: int, prompt_ids: Sequence[int], sampling: Sampling) -> None:
+        super().begin(sequence, prompt_ids, sampling)
+        self.first = {**getattr(self, "first", {}), sequence: prompt_ids[0]}
+
+    def let(self, passes: int) -> None:
+        self.gate.release(passes)
+
+
+def ask(server: Running, **more: object) -> httpx.Response:
+    body = {"prompt": [7, 8, 9], "max_tokens": 4} | more
+    return httpx.post(f"{server.url}/v1/completions", json=body, timeout=20)
+
+
+def test_who_hangs_up_is_gone_before_the_next_pass() -> None:
+    gated = Gated()
+    with running(stub_engine(gated)) as server:
+        for stream in (True, False):
+            with httpx.Client() as client:
+                body = {"prompt": [1] * 40, "max_tokens": 500, "n": 2, "stream": stream}
+                if stream:
+                    gated.let(3)
+                    with client.stream("POST", f"{server.url}/v1/completions", json=body) as answer:
+                        lines = answer.iter_lines()
+                        next(lines)
+                        server.until(lambda: gated.passes == 3)
+                    seen = 3
+                else:
+                    seen = gated.passes
+                    with suppress(httpx.ReadTimeout):
+                        client.post(f"{server.url}/v1/completions", json=body, timeout=0.3)
+                assert server.service.snapshot().running == 2
+            # the pass under way is its last
+            server.until(lambda: len(server.service._inbox) == 1)
+            gated.let(1)
+            server.until(lambda: server.service.idle)
+            assert server.held_blocks == 0
+            assert gated.passes == seen + 1
+        counters = server.service.snapshot().counters
+        assert (counters.ended["abort"], counters.ended["length"]) == (4, 0)
+
+
+def test_who_waits_in_the_queue_may_hang_up_too() -> None:
+    gated = Gated()
+    with running(stub_engine(gated, max_sequences=1)) as server, ThreadPoolExecutor(2) as pool:
+        first = pool.submit(ask, server)
+        server.until(lambda: server.service.snapshot().running == 1)
+        with suppress(httpx.ReadTimeout):
+            httpx.post(f"{server.url}/v1/completions", json={"prompt": "a"}, timeout=0.3)
+        gated.let(4)
+        assert first.result().json()["usage"]["completion_tokens"] == 4
+        server.until(lambda: server.service.idle)
+        assert gated.passes == 4
+
+
+def test_a_full_queue_refuses_at_once() -> None:
+    gated = Gated()
+    with (
+        running(stub_engine(gated, max_sequences=2), max_queue=3) as server,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        taken = []
+        for count in range(1, 6):  # two run, three wait
+            taken.append(pool.submit(ask, server))
+            server.until(lambda count=count: _here(server) == count)
+        for n in (1, 4):
+            refused = ask(server, n=n)
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+            assert refused.json()["error"]["code"] == "queue_full"
+        assert gated.passes == 0
+        gated.let(100)
+        assert [each.result().status_code for each in taken] == [200] * 5
+        assert ask(server, n=5).status_code == 200  # an idle server takes as many as run and wait
+        assert ask(server, n=6).status_code == 400
+        page = httpx.get(f"{server.url}/metrics").text
+        assert 'admission_rejections_total{engine="0",model_name="stub",reason="queue_full"} 2.0' in page
+
+
+def _here(server: Running) -> int:
+    now = server.service.snapshot()
+    return now.running + now.waiting
+
+
+def test_without_a_queue_seats_are_still_taken() -> None:
+    with running(stub_engine(), max_queue=0) as server:
+        for _ in range(3):
+            assert ask(server, n=8).status_code == 200
+
+
+def test_a_pass_that_raises_fails_its_requests_and_no_other() -> None:
+    gated = Gated()
+    gated.raising = {13}
+    with running(stub_engine(gated, max_sequences=1)) as server, ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(ask, server, prompt=[7])]
+        server.until(lambda: _here(server) == 1)
+        asked.append(pool.submit(ask, server, prompt=[13] * 100))
+        server.until(lambda: _here(server) == 2)
+        asked.append(pool.submit(ask, server, prompt=[9]))
+        server.until(lambda: _here(server) == 3)
+        gated.let(100)
+        answers = [each.result() for each in asked]
+        assert [answer.status_code for answer in answers] == [200, 500, 200]
+        error = answers[1].json()["error"]
+        assert "RuntimeError: a matrix has gone" in error["message"]
+        assert error["type"] == "server_error"
+        server.until(lambda: server.service.idle)
+        assert server.held_blocks == 0
+
+
+def test_a_stream_that_fails_midway_says_so_and_is_not_done() -> None:
+    gated = Gated()
+    with running(stub_engine(gated)) as server:
+        gated.let(2)
+        body = {"prompt": [13], "max_tokens": 9, "stream": True}
+        lines = []
+        with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=20) as answer:
+            for line in answer.iter_lines():
+                if line:
+                    lines.append(line.removeprefix("data: "))
+                if len(lines) == 2:
+                    gated.raising = {13}
+                    gated.let(1)
+        assert "a matrix has gone" in json.loads(lines[-1])["error"]["message"]
+        assert len(lines) == 3
+
+
+def test_books_that_are_lost_are_begun_anew(monkeypatch) -> None:
+    gated = Gated()
+    with running(stub_engine(gated)) as server, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask, server)
+        server.until(lambda: _here(server) == 1)
+        scheduler = server.service._loop._scheduler
+        monkeypatch.setattr(scheduler, "commit", lambda *arguments: 1 / 0)
+        monkeypatch.setattr(scheduler, "abandon", lambda *arguments: 1 / 0)
+        gated.let(1)
+        assert asked.result().status_code == 500
+        gated.let(4)
+        assert ask(server).status_code == 200
+        assert server.service.idle
+
+
+def test_health_and_metrics_answer_while_a_pass_runs() -> None:
+    gated = Gated()
+    with running(stub_engine(gated)) as server, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask, server)
+        server.until(lambda: _here(server) == 1)
+        assert httpx.get(f"{server.url}/health").status_code == 200
+        assert "num_requests_running" in httpx.get(f"{server.url}/metrics").text
+        gated.let(4)
+        assert asked.result().status_code == 200
+
+
+def test_who_reads_slowly_holds_up_nobody() -> None:
+    with running(stub_engine(pass_s=0.0, blocks=2000)) as server, httpx.Client() as client:
+        body = {"prompt": [7], "max_tokens": 1900, "stream": True, "logprobs": 20}
+        with client.stream("POST", f"{server.url}/v1/completions", json=body, timeout=20) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            server.until(lambda: server.service.idle)  # though the answer still waits to be read
+            assert server.held_blocks == 0
+            rest = [line for line in lines if line.startswith("data: {")]
+        assert len(rest) == 1899
+
+
+def test_a_drain_lets_the_running_finish_and_takes_no_more() -> None:
+    gated = Gated()
+    with running(stub_engine(gated)) as server, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask, server)
+        server.until(lambda: _here(server) == 1)
+        server.service.drain()
+        refused = ask(server)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutting_down")
+        assert httpx.get(f"{server.url}/health").status_code == 503
+        gated.let(4)
+        assert asked.result().status_code == 200
+
+
+def test_who_is_still_here_at_the_end_is_told() -> None:
+    gated = Gated()
+    with running(stub_engine(gated)) as server, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask, server)
+        server.until(lambda: _here(server) == 1)
+        server.service.stop(0.0)
+        gated.let(1)
+        assert (asked.result().status_code, asked.result().json()["error"]["code"]) == (503, "shutting_down")

@@ -1,0 +1,96 @@
+"""The stand-in is as fast as the arithmetic says, and as deterministic as a real engine."""
+
+import time
+
+import pytest
+
+from twophase.cost.deployment import Deployment
+from twophase.cost.pass_ import Pass, Span
+from twophase.cost.roofline import floor
+from twophase.cost.spans import decodes
+from twophase.engine.sampling import Sampling
+from twophase.errors import InputError
+from twophase.hardware.catalogue import load_accelerator
+from twophase.model.catalogue import load_model
+from twophase.model.formats import KV_FORMATS
+from twophase.server.engine import Sizes
+from twophase.server.open_standin import StandInOptions, open_standin
+from twophase.server.standin import StandIn
+from twophase.simulate.clock import PacedClock
+from twophase.simulate.roofline import roofline_seconds
+
+LLAMA, H100 = load_model("llama-3.1-8b"), load_accelerator("h100-sxm")
+OWN = Deployment(LLAMA.spec, LLAMA.storage, KV_FORMATS["bf16"])
+
+
+def test_a_decode_takes_the_weights_time() -> None:
+    seconds = roofline_seconds(OWN, H100)(Pass((Span(0, 1, 0),)))
+    assert seconds == pytest.approx(15.0e9 / H100.bandwidth, rel=0.01)  # 7.5 G matrix parameters in BF16
+
+
+def test_no_pass_beats_its_floor() -> None:
+    own = Deployment(load_model("qwen3-30b-a3b").spec)
+    for batch in (1, 8, 64):
+        pass_ = Pass(tuple(Span(i, 1, 500) for i in range(batch)))
+        assert roofline_seconds(own, H100)(pass_) >= float(floor(own, decodes(batch, 500), H100).seconds)
+
+
+def started(sampling: Sampling, prompt: list[int]) -> list[int]:
+    engine = StandIn(lambda pass_: 0.0, range(1000), 16)
+    engine.begin(3, prompt, sampling)
+    pass_ = Pass((Span(3, 1, len(prompt)),))
+    return [engine.run(pass_).tokens[3][0] for _ in range(20)]
+
+
+def test_the_same_request_has_the_same_answer() -> None:
+    greedy = Sampling(seed=1)
+    assert started(greedy, [1, 2]) == started(Sampling(seed=2), [1, 2])
+    assert started(greedy, [1, 2]) != started(greedy, [1, 3])
+    warm = [Sampling(temperature=1.0, seed=seed) for seed in (1, 1, 2)]
+    answers = [started(each, [1, 2]) for each in warm]
+    assert answers[0] == answers[1] != answers[2]
+
+
+def test_stop_ids_wait_for_min_tokens() -> None:
+    engine = StandIn(lambda pass_: 0.0, (5, 6), 16)
+    engine.begin(0, [1], Sampling(stop_ids=frozenset({5}), min_tokens=9))
+    outcomes = [engine.run(Pass((Span(0, 1, 1),))) for _ in range(9)]
+    assert all(outcome.tokens[0] == (6,) and not outcome.stopped for outcome in outcomes)
+
+
+def test_the_pool_is_what_fit_says() -> None:
+    opened = open_standin(LLAMA, OWN, H100, StandInOptions(name="m", kv="bf16", speed=1.0))
+    # 80 GiB cards: 0.9 of memory less 15 GiB of weights and a little, at 128 KiB a token
+    assert 380_000 < opened.limits.blocks * 16 < 460_000
+    small = open_standin(
+        LLAMA, OWN, H100, StandInOptions(name="m", kv="bf16", speed=1.0, sizes=Sizes(blocks=100))
+    )
+    assert small.longest == 1601
+
+
+def test_a_model_that_does_not_fit_is_refused() -> None:
+    large = load_model("llama-3.1-70b")
+    own = Deployment(large.spec, large.storage)
+    with pytest.raises(InputError, match=r"no room for a KV cache on H100 SXM.*--tp"):
+        open_standin(large, own, H100, StandInOptions(name="m", kv="bf16", speed=1.0))
+
+
+def test_the_clock_keeps_time() -> None:
+    clock, began = PacedClock(speed=20.0), time.perf_counter()
+    for _ in range(20):
+        clock.advance(0.1)
+        time.sleep(0.001)  # what the host does between passes costs nothing
+    took = time.perf_counter() - began
+    assert clock.lost_s == 0
+    assert 0.1 <= took < 0.2  # 20 x 0.1 s at 20 times the speed
+    assert clock.now() >= 2.0
+
+
+def test_rest_is_no_work() -> None:
+    clock = PacedClock(speed=1.0)
+    clock.advance(0.01)
+    clock.rest()
+    time.sleep(0.05)
+    before = clock.now()
+    clock.advance(0.01)
+    assert clock.now() - before >= 0.01
