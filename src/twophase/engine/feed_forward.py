@@ -6,7 +6,7 @@ import numpy as np
 
 from twophase.engine.scratch import Array, Scratch
 from twophase.kernels.experts import gather, route, spread
-from twophase.kernels.linear import linear
+from twophase.kernels.linear import grouped_linear, linear
 from twophase.kernels.packing import Panels, padded
 from twophase.kernels.rows import ACTIVATIONS, activate
 from twophase.model.spec import MLP, FeedForward, MoE
@@ -59,9 +59,9 @@ def feed_forward(
 def _mlp(x: Array, weights: MLPWeights, own: MLP, room: Scratch, y: Array, threads: int) -> None:
     wide = room.buffer("wide", len(x), up_rows(own))
     active = room.buffer("active", len(x), padded(own.d_ff), x.dtype)
-    linear(x, weights.up.values, weights.up_bias, wide, threads)
+    linear(x, weights.up, weights.up_bias, wide, threads)
     activate(wide, ACTIVATIONS[own.activation], own.gated, active, threads)
-    linear(active, weights.down.values, weights.down_bias, y, threads)
+    linear(active, weights.down, weights.down_bias, y, threads)
 
 
 def _mixture(x: Array, weights: MoEWeights, own: MoE, room: Scratch, y: Array, threads: int) -> None:
@@ -71,7 +71,7 @@ def _mixture(x: Array, weights: MoEWeights, own: MoE, room: Scratch, y: Array, t
     chosen, places = (room.buffer(use, rows, own.top_k, int64) for use in ("chosen", "places"))
     shares = room.buffer("shares", rows, own.top_k)
     starts = room.buffer("starts", 1, own.experts + 1, int64)[0]
-    linear(x, weights.router.values, NOTHING, logits, threads)
+    linear(x, weights.router, NOTHING, logits, threads)
     route(logits, own.experts, own.renormalised, chosen, shares, starts, places, threads)
 
     shared = NO_ROWS
@@ -88,11 +88,3 @@ def _mixture(x: Array, weights: MoEWeights, own: MoE, room: Scratch, y: Array, t
     grouped_linear(active, weights.experts.down, starts, each, threads)
     gate = padded(own.experts) if own.shared_gate else -1
     gather(each, places, shares, shared, logits, gate, y, threads)
-
-
-def grouped_linear(x: Array, w: Panels, starts: Array, y: Array, threads: int) -> None:
-    size = x.shape[1] * y.shape[1]
-    for expert in np.flatnonzero(np.diff(starts)):
-        first, last = starts[expert], starts[expert + 1]
-        own = w.values[expert * size : (expert + 1) * size]
-        linear(x[first:last], own, NOTHING, y[first:last], threads)

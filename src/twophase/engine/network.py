@@ -100,7 +100,7 @@ def forward(
     h, y = (room.buffer(use, rows, width) for use in ("h", "y"))
     x = room.buffer("x", rows, width, x_type)
     embed(
-        network.embedding.values, batch.ids, np.float32(spec.embedding_scale), network.positions,
+        *network.embedding, batch.ids, np.float32(spec.embedding_scale), network.positions,
         batch.positions, h, threads,
     )  # fmt: skip
     norm(h, *network.layers[0].attention_norm, spec.d_model, eps, centred, x, threads)
@@ -109,7 +109,7 @@ def forward(
         heads, kv_heads = own.heads, own.kv_heads
         qkv = room.buffer("wide", rows, (heads + 2 * kv_heads) * kv.width)
         attended = room.buffer("active", rows, heads * kv.width, x_type)
-        linear(x, weights.qkv.values, weights.qkv_bias, qkv, threads)
+        linear(x, weights.qkv, weights.qkv_bias, qkv, threads)
         q_norm, k_norm = weights.q_norm, weights.k_norm
         if own.qk_norm_wide:
             norm_wide(qkv, heads, kv_heads, own.head_dim, q_norm, k_norm, eps, threads)
@@ -122,7 +122,7 @@ def forward(
             qkv, heads, kv_heads, np.float32(own.scale), own.window or ENDLESS, np.float32(own.softcap or 0),
             items(heads, kv_heads), batch.tables, kv.arrays, attended, threads,
         )  # fmt: skip
-        linear(attended, weights.o.values, weights.o_bias, y, threads)
+        linear(attended, weights.o, weights.o_bias, y, threads)
         add_norm(
             h, y, residual_scale, *weights.attention_post_norm, *weights.mlp_norm, spec.d_model, eps,
             centred, x, threads,
@@ -141,7 +141,7 @@ def _logits(network: Network, x: Array, batch: Batch, room: Scratch, threads: in
     if wanted:
         last = room.buffer("last", wanted, x.shape[1], x.dtype)
         np.take(x, batch.logit_rows, axis=0, out=last)
-        linear(last, network.head.values, network.head_bias, logits, threads)
+        linear(last, network.head, network.head_bias, logits, threads)
         if spec.logit_scale != 1 or spec.logit_softcap:
             finish_logits(logits, np.float32(spec.logit_scale), np.float32(spec.logit_softcap or 0), threads)
     return logits[:, : spec.vocab_size]

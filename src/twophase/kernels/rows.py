@@ -10,13 +10,13 @@ import numpy as np
 from numba import prange
 
 from twophase.kernels.compiling import kernel
+from twophase.kernels.gathering import gather_row
 from twophase.kernels.lanes import (
     LANES,
     add,
     div,
     exp,
     fma,
-    get,
     keep,
     load,
     maximum,
@@ -34,34 +34,34 @@ SHARED_OUT = 1 << 15  # elements from which on work is shared out: less is done 
 
 @kernel()
 def embed_rows(
-    table: Any, ids: Any, scale: Any, learned: Any, positions: Any, h: Any, first: int, last: int
+    table: Any, scales: Any, ids: Any, scale: Any, learned: Any, positions: Any, h: Any, first: int, last: int
 ) -> None:
-    width = h.shape[1]
-    pair = 1 if table.itemsize == 4 else 2
+    width, flat = h.shape[1], h.reshape(h.size)
     for row in range(first, last):
-        panel, lane = ids[row] // LANES, ids[row] % LANES
-        for i in range(width):
-            at = panel * LANES * width + (i // pair) * LANES * pair + lane * pair + i % pair
-            h[row, i] = get(table, at) * scale
-        if learned.size:
-            for i in range(0, width, LANES):
-                at = row * width + i
-                store(h, at, add(load(h, at), load(learned, positions[row] * width + i)))
+        at = row * width
+        gather_row(table, scales, ids[row], width, flat, at)
+        for i in range(0, width, LANES):
+            value = mul(load(h, at + i), splat(scale))
+            if learned.size:
+                value = add(value, load(learned, positions[row] * width + i))
+            store(h, at + i, value)
 
 
 @kernel(parallel=True)
-def embed(table: Any, ids: Any, scale: Any, learned: Any, positions: Any, h: Any, threads: int) -> None:
+def embed(
+    table: Any, scales: Any, ids: Any, scale: Any, learned: Any, positions: Any, h: Any, threads: int
+) -> None:
     """h[row] = scale · the table's row ids[row], plus the row of `learned` positions where there are any.
 
-    table: packed in panels, as a head is; learned: float32 [positions, width], flat.
+    table, scales: in panels, as a head is; learned: float32 [positions, width], flat.
     """
     rows = ids.size
     if h.size < SHARED_OUT:
-        embed_rows(table, ids, scale, learned, positions, h, 0, rows)
+        embed_rows(table, scales, ids, scale, learned, positions, h, 0, rows)
     else:
         for thread in prange(threads):
             first, last = rows * thread // threads, rows * (thread + 1) // threads
-            embed_rows(table, ids, scale, learned, positions, h, first, last)
+            embed_rows(table, scales, ids, scale, learned, positions, h, first, last)
 
 
 @kernel()
