@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import httpx
 import uvicorn
 
 from twophase.cost.deployment import Deployment
@@ -61,6 +62,7 @@ def stub_engine(
 class Running:
     url: str
     service: Service
+    http: httpx.Client
 
     def until(self, holds: Callable[[], bool], seconds: float = 10.0) -> None:
         """Wait for what the server does on its own."""
@@ -94,8 +96,10 @@ def running(
     listening.listen()
     service.start()
     thread.start()
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     try:
-        yield Running(f"http://127.0.0.1:{listening.getsockname()[1]}", service)
+        with httpx.Client(base_url=url, timeout=30) as http:
+            yield Running(url, service, http)
     finally:
         service.stop(5.0)
         server.should_exit = True

@@ -3,7 +3,6 @@
 import socket
 from collections.abc import Iterator
 
-import httpx
 import pytest
 from serving import Running, running, stub_engine
 
@@ -21,7 +20,7 @@ def server() -> Iterator[Running]:
 @pytest.fixture(autouse=True)
 def still_serving(server: Running) -> Iterator[None]:
     yield
-    answer = httpx.post(f"{server.url}/v1/completions", json={"prompt": "a", "max_tokens": 2})
+    answer = server.http.post("/v1/completions", json={"prompt": "a", "max_tokens": 2})
     assert answer.status_code == 200
     assert server.service.idle and server.held_blocks == 0
 
@@ -72,7 +71,7 @@ BODIES = [
 def test_bodies_that_mean_nothing(server: Running, path: str, body: bytes) -> None:
     if path == "/tokenize" and b'"prompt": "a"' in body:
         pytest.skip("fields that it does not know are ignored")
-    answer = httpx.post(f"{server.url}{path}", content=body, headers=JSON)
+    answer = server.http.post(path, content=body, headers=JSON)
     assert answer.status_code == 400, answer.text
     error = answer.json()["error"]
     assert set(error) == {"message", "type", "param", "code"}
@@ -94,21 +93,21 @@ def test_bodies_that_mean_nothing(server: Running, path: str, body: bytes) -> No
     ],
 )
 def test_messages_that_mean_nothing(server: Running, messages: object) -> None:
-    answer = httpx.post(f"{server.url}/v1/chat/completions", json={"messages": messages})
+    answer = server.http.post("/v1/chat/completions", json={"messages": messages})
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "messages"
 
 
 def test_bodies_too_large(server: Running) -> None:
     large = b'{"prompt": "' + b"a" * 100_000 + b'"}'
-    assert httpx.post(f"{server.url}/v1/completions", content=large, headers=JSON).status_code == 413
+    assert server.http.post("/v1/completions", content=large, headers=JSON).status_code == 413
     chunks = (large[i : i + 1000] for i in range(0, len(large), 1000))  # no length is told
-    assert httpx.post(f"{server.url}/v1/completions", content=chunks, headers=JSON).status_code == 413
+    assert server.http.post("/v1/completions", content=chunks, headers=JSON).status_code == 413
 
 
 def test_a_prompt_too_long_is_told_in_numbers(server: Running) -> None:
     for prompt in ([5] * 1999, " word" * 1999):
-        answer = httpx.post(f"{server.url}/v1/completions", json={"prompt": prompt, "max_tokens": 2})
+        answer = server.http.post("/v1/completions", json={"prompt": prompt, "max_tokens": 2})
         error = answer.json()["error"]
         assert (answer.status_code, error["code"]) == (400, "context_length_exceeded")
         assert "2000 tokens" in error["message"] and "1999 in the prompt" in error["message"]
@@ -117,7 +116,7 @@ def test_a_prompt_too_long_is_told_in_numbers(server: Running) -> None:
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
 def test_another_kind_of_body(server: Running, kind: str | None) -> None:
     headers = {} if kind is None else {"Content-Type": kind}
-    answer = httpx.post(f"{server.url}/v1/completions", content=b'{"prompt": "a"}', headers=headers)
+    answer = server.http.post("/v1/completions", content=b'{"prompt": "a"}', headers=headers)
     assert (answer.status_code, answer.json()["error"]["type"]) == (415, "invalid_request_error")
 
 
@@ -133,7 +132,7 @@ def test_another_kind_of_body(server: Running, kind: str | None) -> None:
     ],
 )
 def test_where_nothing_is(server: Running, method: str, path: str, status: int) -> None:
-    answer = httpx.request(method, f"{server.url}{path}", headers=JSON, content=b"{}")
+    answer = server.http.request(method, path, headers=JSON, content=b"{}")
     assert answer.status_code == status
     assert answer.json()["error"]["message"]
     if status == 405:

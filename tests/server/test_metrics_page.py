@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from serving import PASS_S, Running, running, stub_engine
@@ -24,7 +23,7 @@ VLLM = {
 
 def samples(server: Running, prefix: str) -> Mapping[tuple[str, str], float]:
     """(name without prefix, phase or reason or bound) of every sample."""
-    page = httpx.get(f"{server.url}/metrics")
+    page = server.http.get("/metrics")
     assert page.headers["content-type"].startswith("text/plain; version=")
     found = {}
     for family in text_string_to_metric_families(page.text):
@@ -47,7 +46,7 @@ def test_counts_are_those_of_the_requests(prefix: str) -> None:
         made = [(40, 5, 1), (40, 1, 1), (7, 20, 3)]  # prompt, output, choices
         for prompt, output, n in made:
             body = {"prompt": [prompt] * prompt, "max_tokens": output, "n": n}
-            httpx.post(f"{server.url}/v1/completions", json=body).raise_for_status()
+            server.http.post("/v1/completions", json=body).raise_for_status()
         now = samples(server, prefix)
 
     prompts = sum(prompt * n for prompt, _, n in made)
@@ -81,7 +80,7 @@ def test_counts_are_those_of_the_requests(prefix: str) -> None:
 
 def test_buckets_grow() -> None:
     with running(stub_engine()) as server:
-        httpx.post(f"{server.url}/v1/completions", json={"prompt": [1], "max_tokens": 9}).raise_for_status()
+        server.http.post("/v1/completions", json={"prompt": [1], "max_tokens": 9}).raise_for_status()
         found = samples(server, "twophase")
     own = [
         (float(bound), value)

@@ -225,12 +225,12 @@ def test_without_the_key_nothing_but_health_and_metrics(server: Running) -> None
     for key in ("wrong", "right", "right key ü"):
         headers = {b"Authorization": f"Bearer {key}".encode()}
         for path in ("/v1/models", "/v1/nothing"):
-            answer = httpx.get(f"{server.url}{path}", headers=headers)
+            answer = server.http.get(path, headers=headers)
             assert (answer.status_code, answer.json()["error"]["code"]) == (401, "invalid_api_key")
-    assert httpx.post(f"{server.url}/v1/completions", json={"prompt": "a"}).status_code == 401
-    assert httpx.post(f"{server.url}/tokenize", json={"prompt": "a"}).status_code == 401
+    assert server.http.post("/v1/completions", json={"prompt": "a"}).status_code == 401
+    assert server.http.post("/tokenize", json={"prompt": "a"}).status_code == 401
     for path in ("/health", "/metrics", "/version", "/openapi.json"):
-        assert httpx.get(f"{server.url}{path}").status_code == 200
+        assert server.http.get(path).status_code == 200
 
 
 def test_tokens_of_a_text_and_back(server: Running) -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twophase.cost.deployment import Deployment
@@ -58,6 +58,7 @@ SPANS = st.builds(Span, st.just(0), st.integers(1, 300), st.integers(0, 900), st
 PASSES = st.lists(st.builds(Pass, st.lists(SPANS, min_size=1, max_size=4).map(tuple)), min_size=1, max_size=5)
 
 
+@settings(max_examples=25)
 @given(PASSES)
 def test_passes_together_are_the_sum_of_each(passes: list[Pass]) -> None:
     seconds = [0.01 * (i + 1) for i in range(len(passes))]
