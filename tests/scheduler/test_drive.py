@@ -10,7 +10,7 @@ from stub_executor import StubExecutor
 from twophase.cost.pass_ import Pass
 from twophase.scheduler.check import check
 from twophase.scheduler.clock import RealClock, VirtualClock
-from twophase.scheduler.drive import drive
+from twophase.scheduler.drive import PassFailed, drive, step, take_in
 from twophase.scheduler.log import Log
 from twophase.scheduler.moves import decodes
 from twophase.scheduler.policy import POLICIES
@@ -245,3 +245,87 @@ def test_the_real_clock_waits_for_an_arrival() -> None:
     list(drive([(0.05, Request(1, 10, 1))], scheduler, StubExecutor(16), RealClock(), log))
     assert time.perf_counter() - began >= 0.05
     assert log.requests[0].first_scheduled_s is not None and log.requests[0].first_scheduled_s >= 0.05
+
+
+def test_others_go_on_after_a_pass_that_failed() -> None:
+    """What it was to fill is not found by those who come after, and the one that waited is served."""
+    broken = True
+
+    def fail_once() -> None:
+        nonlocal broken
+        if broken:
+            broken = False
+            raise OSError("disk gone")
+
+    log, clock = Log(price), VirtualClock()
+    scheduler = Scheduler(Limits(blocks=8, context_length=64, max_sequences=2, block_size=4))
+    executor = StubExecutor(4, during=fail_once)
+    for each in range(3):
+        keys = executor.begin(each, 10, shared=0, shared_tokens=8)
+        assert take_in(0.0, Request(each, 10, 2, block_keys=keys), scheduler, log) is None
+    with pytest.raises(PassFailed, match="OSError: disk gone") as failed:
+        step(scheduler, executor, clock, log)
+    assert failed.value.ids == [0, 1] and isinstance(failed.value.__cause__, OSError)
+    assert [(r.outcome, r.reason) for r in log.requests[:2]] == [("failed", "OSError: disk gone")] * 2
+    check(scheduler.state)
+    assert scheduler.used_blocks == 0
+    executor.kv.clear()
+    progress = step(scheduler, executor, clock, log)
+    assert progress is not None and progress.record.shape == ((10, 0),)
+    step(scheduler, executor, clock, log)
+    assert step(scheduler, executor, clock, log) is None
+    assert log.requests[2].outcome == "finished"
+
+
+def test_an_answer_that_cannot_be_fails_its_pass() -> None:
+    class Eager:
+        def run(self, pass_: Pass) -> Outcome:
+            return Outcome({1: [1, 2]})
+
+    log, scheduler = Log(price), Scheduler(Limits(blocks=8, context_length=64))
+    take_in(0.0, Request(1, 10, 9), scheduler, log)
+    with pytest.raises(PassFailed, match="kept 2 tokens where at most 1 can be"):
+        step(scheduler, Eager(), VirtualClock(), log)
+    assert log.requests[0].outcome == "failed" and scheduler.used_blocks == 0
+
+
+def test_an_id_may_come_again_right_after_it_was_cancelled() -> None:
+    log, clock = Log(price), VirtualClock()
+    scheduler = Scheduler(Limits(blocks=8, context_length=64))
+    take_in(0.0, Request(1, 10, 9), scheduler, log)
+    scheduler.cancel(1)
+    take_in(0.0, Request(1, 4, 1), scheduler, log)
+    step(scheduler, StubExecutor(16), clock, log)
+    assert [record.outcome for record in log.requests] == ["cancelled", "finished"]
+
+
+def test_a_record_says_what_was_there_while_a_pass_ran() -> None:
+    log, clock = Log(price), VirtualClock()
+    scheduler = Scheduler(Limits(blocks=8, context_length=64, max_sequences=1, block_size=4))
+    executor = StubExecutor(4, drafts=lambda sequence, known: 2)
+    for each in range(2):
+        keys = executor.begin(each, 10, shared=0, shared_tokens=10)
+        take_in(0.0, Request(each, 10, 3, block_keys=keys), scheduler, log)
+    while step(scheduler, executor, clock, log):
+        pass
+    seen = [(p.shape, p.logit_rows, p.waiting, p.running, p.used_blocks) for p in log.passes]
+    # of two tokens to come one is drafted; 11 is a right draft, 1011 a wrong one
+    assert seen == [
+        (((10, 0),), (1,), 1, 1, 3),
+        (((2, 10),), (2,), 1, 1, 3),
+        (((2, 8),), (1,), 0, 1, 3),
+        (((2, 10),), (2,), 0, 1, 3),
+        (((1, 11),), (1,), 0, 1, 3),
+    ]
+    first, second = log.requests
+    assert (first.cached_tokens, second.cached_tokens) == (0, 8)
+    assert (first.drafted_tokens, first.accepted_tokens, first.token_s) == (1, 1, [1.0, 2.0, 2.0])
+    assert (second.drafted_tokens, second.accepted_tokens, second.token_s) == (1, 0, [3.0, 4.0, 5.0])
+
+
+def test_a_policy_that_leaves_someone_for_ever_is_told() -> None:
+    log = Log(price)
+    scheduler = Scheduler(Limits(blocks=8, context_length=64), lambda state: None)
+    with pytest.raises(RuntimeError, match="leaves 1 requests waiting for ever"):
+        list(drive([(0.0, Request(1, 10, 9))], scheduler, StubExecutor(16), VirtualClock(), log))
+    assert log.requests[0].outcome == "failed"

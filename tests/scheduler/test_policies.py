@@ -175,23 +175,39 @@ def test_ageing_bounds_how_long_shorter_ones_pass_by(ageing: int, passes_waited:
     assert waited == (29 if passes_waited is None else passes_waited)
 
 
+def verifying(scheduler: Scheduler, kept: int = 1, drafts: int = 0) -> list[tuple[int, int, int, int]]:
+    """A pass after which all who decode ask for drafts: (sequence, new, context, rows of logits)."""
+    pass_ = scheduler.schedule()
+    assert pass_ is not None
+    ids = [span.sequence for span in pass_.spans if span.logit_rows]
+    scheduler.commit(pass_, Outcome(dict.fromkeys(ids, [1] * kept), drafts=dict.fromkeys(ids, drafts)))
+    check(scheduler.state)
+    return [(s.sequence, s.new, s.context, s.logit_rows) for s in pass_.spans]
+
+
 def test_drafts_take_what_decodes_leave_of_the_budget() -> None:
     scheduler = roomy("decode-first", budget=6)
     for each in range(3):
         scheduler.add(Request(each, 2, 9))
+    verifying(scheduler, drafts=2)
+    assert verifying(scheduler, drafts=2) == [(0, 3, 2, 3), (1, 2, 2, 2), (2, 1, 2, 1)]
+    scheduler.add(Request(3, 20, 9))
+    # half of the three rows that are left is the prompt's
+    assert verifying(scheduler, drafts=2) == [(0, 2, 3, 2), (1, 1, 3, 1), (2, 1, 3, 1), (3, 2, 0, 0)]
+    assert verifying(scheduler) == [(0, 2, 4, 2), (1, 1, 4, 1), (2, 1, 4, 1), (3, 2, 2, 0)]
+    assert verifying(scheduler) == [(0, 1, 5, 1), (1, 1, 5, 1), (2, 1, 5, 1), (3, 3, 4, 0)]
+
+
+def test_of_a_cut_verification_no_more_is_kept_than_was_verified() -> None:
+    scheduler = roomy("decode-first", budget=3)
+    scheduler.add(Request(0, 2, 9))
+    verifying(scheduler, drafts=5)
     pass_ = scheduler.schedule()
-    assert pass_ is not None
-    scheduler.commit(pass_, Outcome({0: [1], 1: [1], 2: [1]}, drafts={0: 2, 1: 3, 2: 3}))
-    scheduler.add(Request(3, 2, 9))
-    pass_ = scheduler.schedule()
-    assert pass_ is not None
-    spans = [(s.sequence, s.new, s.context, s.logit_rows) for s in pass_.spans]
-    assert spans == [(0, 3, 2, 3), (1, 2, 2, 2), (2, 1, 2, 1)]
-    with pytest.raises(ValueError, match="kept 3 tokens where at most 2 can be"):
-        scheduler.commit(pass_, Outcome({0: [1] * 3, 1: [1] * 3, 2: [1]}))
-    scheduler.commit(pass_, Outcome({0: [1] * 3, 1: [1], 2: [1]}))
-    check(scheduler.state)
-    assert passes(scheduler, 1) == [[(0, 1, 5), (1, 1, 3), (2, 1, 3), (3, 2, 0)]]
+    assert pass_ is not None and pass_.spans[0].logit_rows == 3
+    with pytest.raises(ValueError, match="kept 4 tokens where at most 3 can be"):
+        scheduler.commit(pass_, Outcome({0: [1] * 4}))
+    scheduler.commit(pass_, Outcome({0: [1] * 3}))
+    assert passes(scheduler, 1) == [[(0, 1, 5)]]
 
 
 def test_drafts_are_cut_where_output_and_blocks_end() -> None:
@@ -209,15 +225,33 @@ def test_drafts_are_cut_where_output_and_blocks_end() -> None:
 
 
 def test_drafts_leave_a_prompt_under_way_its_blocks() -> None:
-    scheduler = Scheduler(Limits(blocks=4, context_length=64, max_tokens=8, block_size=4))
-    scheduler.add(Request(0, 4, 9))
-    pass_ = scheduler.schedule()
-    assert pass_ is not None
-    scheduler.commit(pass_, Outcome({0: [1]}, drafts={0: 3}))
-    scheduler.add(Request(1, 7, 1))
-    pass_ = scheduler.schedule()
-    assert pass_ is not None
-    assert [(s.sequence, s.new) for s in pass_.spans] == [(0, 4), (1, 4)]
+    """6 blocks: the prompt of 15 has 2 and takes 1, its last is left for it, and 2 drafts fit beside."""
+    scheduler = Scheduler(Limits(blocks=6, context_length=64, max_tokens=8, block_size=4))
+    scheduler.add(Request(0, 4, 12))
+    verifying(scheduler)
+    scheduler.add(Request(1, 15, 1))
+    assert verifying(scheduler, drafts=7) == [(0, 1, 4, 1), (1, 7, 0, 0)]
+    assert verifying(scheduler) == [(0, 3, 5, 3), (1, 4, 7, 0)]
+    assert scheduler.free_blocks == 1
+    assert verifying(scheduler) == [(0, 1, 6, 1), (1, 4, 11, 1)]
+    assert scheduler.preemptions == 0
+
+
+def test_rows_of_whoever_has_to_go_are_given_to_others() -> None:
+    """Request 0 has its row in the last pass, then goes so that 1 has room; the prompt of 2 gets the row."""
+    scheduler = Scheduler(Limits(blocks=5, context_length=20, max_tokens=4, block_size=4), "priority")
+    scheduler.add(Request(0, 1, 9, priority=9))
+    assert passes(scheduler, 1) == [[(0, 1, 0)]]
+    scheduler.add(Request(1, 1, 9, priority=0))
+    scheduler.add(Request(2, 12, 1, priority=1))
+    assert passes(scheduler, 5) == [
+        [(0, 1, 1), (1, 1, 0), (2, 2, 0)],
+        [(0, 1, 2), (1, 1, 1), (2, 2, 2)],
+        [(0, 1, 3), (1, 1, 2), (2, 2, 4)],
+        [(0, 1, 4), (1, 1, 3), (2, 2, 6)],  # 0 takes the last block
+        [(1, 1, 4), (2, 3, 8)],
+    ]
+    assert scheduler.preempted(0) == 1
 
 
 def test_a_budget_below_the_decodes_serves_the_oldest() -> None:

@@ -148,6 +148,36 @@ def test_a_preempted_request_finds_its_own_blocks() -> None:
     assert scheduler.prefix_hits == 0  # its own work isn't counted as another's
 
 
+def test_whoever_loses_its_row_does_not_give_the_block_that_it_was_to_fill() -> None:
+    """Request 0's eighth token fills its second block; it has the row, and goes so that 1 has room."""
+    scheduler = Scheduler(Limits(blocks=4, context_length=16, block_size=4), "priority")
+    scheduler.add(Request(0, 5, 9, priority=9, block_keys=(1,)))
+    run(scheduler)
+    scheduler.add(Request(1, 7, 9, priority=0, block_keys=(5,)))
+    run(scheduler)
+    pass_ = scheduler.schedule()
+    assert pass_ is not None and shapes(pass_) == [(0, 1, 6), (1, 1, 7)]
+    scheduler.commit(pass_, Outcome({0: [1], 1: [1]}, block_keys={0: [2]}))
+    assert find(scheduler.state, 1) >= 0
+    assert shapes(run(scheduler)) == [(1, 1, 8)]
+    assert scheduler.preempted(0) == 1
+    assert find(scheduler.state, 1) >= 0 and find(scheduler.state, 2) < 0
+
+
+def test_of_two_blocks_alike_the_one_in_use_is_found() -> None:
+    """The last block of a prompt is computed again; the older copy is the next to be taken."""
+    scheduler = Scheduler(Limits(blocks=4, context_length=16, block_size=4))
+    finish(scheduler, Request(0, 8, 1, block_keys=(1, 2)))
+    assert [find(scheduler.state, key) for key in (1, 2)] == [0, 1]
+    scheduler.add(Request(1, 8, 2, block_keys=(1, 2)))
+    run(scheduler)
+    assert [find(scheduler.state, key) for key in (1, 2)] == [0, 2]
+    assert free_in_order(scheduler.state).tolist() == [1, 3]
+    scheduler.add(Request(2, 8, 2, block_keys=(1, 2)))
+    run(scheduler)
+    assert find(scheduler.state, 2) == 2  # that one is in use
+
+
 def test_keys_go_astray_nowhere() -> None:
     """A request without keys for its prompt can't give any for its output: they would stand for others."""
     scheduler = Scheduler(Limits(blocks=8, context_length=64, block_size=4))

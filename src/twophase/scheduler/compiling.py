@@ -20,14 +20,11 @@ from twophase.scheduler.state import KNOWN, MAX_OUTPUT, Ints, State, blocks_for,
 
 
 class Moves(NamedTuple):
-    """What the scheduler calls; the other moves are called by these and by policies."""
+    """What the scheduler calls in every pass. Policies call the others; what is rare stays as it is."""
 
-    begin_pass: Callable[[State], None] = moves.begin_pass
     fill_pass: Callable[[State], int] = moves.fill_pass
     advance: Callable[[State, Ints, Ints, Ints, Ints], None] = moves.advance
-    enqueue: Callable[[State, int], None] = moves.enqueue
     dismiss: Callable[[State, Ints], None] = moves.dismiss
-    forget_keys_of: Callable[[State, int], None] = pool.forget_keys_of
 
 
 def moves_for(chosen: Policy) -> tuple[Moves, Policy]:
@@ -88,12 +85,11 @@ def rehearse(linked: Moves, in_use: Policy) -> None:
     state = new_state(Limits(blocks=1, context_length=2, max_sequences=1), slots=1, ageing=0)
     state.slots[0, KNOWN] = state.slots[0, MAX_OUTPUT] = 1
     slots, zero = np.zeros(1, np.int64), np.zeros(1, np.int64)
-    linked.enqueue(state, 0)
-    linked.begin_pass(state)
+    moves.enqueue(state, 0)
+    moves.begin_pass(state)
     in_use(state)
     linked.fill_pass(state)
     linked.advance(state, slots, zero, zero, zero)
-    linked.forget_keys_of(state, 1)
     linked.dismiss(state, slots)
 
 

@@ -67,11 +67,14 @@ def drafts_of(state: State, slot: int) -> int:
 
 
 def draft_rows(state: State) -> int:
-    """Rows that drafts ask for, as far as the budget goes."""
-    wanted = 0
+    """Rows kept back for drafts: half of what is left at most where someone wants it for a prompt."""
+    wanted, prompts = 0, state.counts[N_WAITING] > 0
     for i in range(state.counts[N_RUNNING]):
-        wanted += drafts_of(state, state.seats[i, RUNS])
-    return int(min(wanted, state.counts[LEFT]))
+        slot = state.seats[i, RUNS]
+        wanted += drafts_of(state, slot)
+        prompts = prompts or prefills(state, slot)
+    left = state.counts[LEFT]
+    return int(min(wanted, left // 2 if prompts else left))
 
 
 def continue_prefills(state: State, spared: int) -> None:
@@ -95,16 +98,16 @@ def unfinished(state: State) -> int:
     return blocks
 
 
-def verify_drafts(state: State) -> None:
-    """Rows for drafts: as many as the budget and the free blocks allow, and nobody has to go for them."""
+def verify_drafts(state: State, spared: int) -> None:
+    """Rows for drafts: as many as were spared and the free blocks allow, and nobody has to go for them."""
     free = state.counts[N_FREE] - unfinished(state)
     for i in range(state.counts[N_RUNNING]):
         slot = state.seats[i, RUNS]
-        rows = min(drafts_of(state, slot), state.counts[LEFT])
         room = (state.slots[slot, HELD] + free) * state.settings[BLOCK_SIZE] - state.slots[slot, KNOWN]
-        if min(rows, room) > 0:
-            rows = min(rows, room)
+        rows = min(drafts_of(state, slot), spared, room)
+        if rows > 0:
             free -= blocks_lacking(state, slot, rows)
+            spared -= rows
             grant(state, slot, rows)
 
 
@@ -136,8 +139,9 @@ def admit_waiting(state: State, whole: bool) -> None:
 
 def continue_running(state: State) -> None:
     continue_decodes(state)
-    continue_prefills(state, draft_rows(state))
-    verify_drafts(state)
+    spared = draft_rows(state)
+    continue_prefills(state, spared)
+    verify_drafts(state, spared)
 
 
 def decode_first(state: State) -> None:
@@ -167,7 +171,7 @@ def prefill_first(state: State) -> None:
         admit_waiting(state, True)
     if state.counts[LEFT] == free_rows:
         continue_decodes(state)
-        verify_drafts(state)
+        verify_drafts(state, draft_rows(state))
 
 
 def fill_batch(state: State) -> None:
@@ -197,7 +201,7 @@ def static(state: State) -> None:
         continue_prefills(state, 0)
     else:
         continue_decodes(state)
-        verify_drafts(state)
+        verify_drafts(state, draft_rows(state))
 
 
 def rank_of(state: State, slot: int) -> int:
@@ -240,7 +244,7 @@ def shortest_first(state: State) -> None:
         if make_room(state, slot, rows):
             grant(state, slot, rows)
     close_ranks(state)
-    verify_drafts(state)
+    verify_drafts(state, spared)
 
 
 POLICIES: dict[str, Policy] = {

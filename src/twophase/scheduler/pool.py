@@ -7,6 +7,8 @@ A block that nobody holds keeps its key, and is found by it, until it is taken f
 Plain loops over arrays, so that Numba can compile them as they stand.
 """
 
+import numpy as np
+
 from twophase.scheduler.state import AFTER, BEFORE, EMPTY, KEY, KEYED, N_FREE, OWNERS, PASS, State
 
 
@@ -102,6 +104,5 @@ def drop(state: State, block: int) -> None:
 
 def forget_keys_of(state: State, number: int) -> None:
     """Forget the keys that pass `number` gave: its blocks were never filled."""
-    for block in range(len(state.blocks) - 1):
-        if state.blocks[block, KEYED] == number:
-            forget_key(state, block)
+    for block in np.flatnonzero(state.blocks[:, KEYED] == number):
+        forget_key(state, int(block))

@@ -8,7 +8,9 @@ from twophase.cost.pass_ import Pass, Span
 from twophase.errors import InputError, nearest
 from twophase.scheduler.compiling import moves_for
 from twophase.scheduler.keys import with_keys
+from twophase.scheduler.moves import begin_pass, enqueue
 from twophase.scheduler.policy import POLICIES, Policy
+from twophase.scheduler.pool import forget_keys_of
 from twophase.scheduler.request import Limits, Outcome, Request
 from twophase.scheduler.state import (
     ARRIVAL,
@@ -122,7 +124,7 @@ class Scheduler:
             self._slots[request.id] = slot
             self._ids[slot] = request.id
             self._fill(slot, request)
-            self._moves.enqueue(self.state, slot)
+            enqueue(self.state, slot)
         return refusal
 
     def cancel(self, request_id: int) -> bool:
@@ -135,7 +137,7 @@ class Scheduler:
     def schedule(self) -> Pass | None:
         """The next pass, or None where nobody is to run."""
         state = self.state
-        self._moves.begin_pass(state)
+        begin_pass(state)
         self._policy(state)
         count = self._moves.fill_pass(state)
         if state.counts[LEFT] < 0:
@@ -181,7 +183,7 @@ class Scheduler:
         Returns their ids. It must be the pass that was scheduled last.
         """
         sequences = [span.sequence for span in self._still_here(pass_)[0]]
-        self._moves.forget_keys_of(self.state, int(self.state.counts[PASS]))
+        forget_keys_of(self.state, int(self.state.counts[PASS]))
         self._remove(sequences)
         return sequences
 
