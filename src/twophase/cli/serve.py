@@ -82,6 +82,9 @@ def serve(
     prefix_cache: Annotated[
         bool, typer.Option("--prefix-cache/--no-prefix-cache", help="Find known beginnings again.")
     ] = True,
+    speculate: Annotated[
+        str | None, typer.Option(metavar="HOW", help="Draft tokens: ngram:K, or draft:MODEL:K.")
+    ] = None,
     clock: Annotated[
         Literal["real", "roofline"],
         typer.Option(help="roofline: no model; passes take an accelerator's time, tokens are filler."),
@@ -174,9 +177,16 @@ def serve(
                 with engine_room():
                     from twophase.engine.open import find_model
                     from twophase.server.open_real import RealOptions, open_real
+                    from twophase.server.speculation import speculation_of
 
+                drafts = None if speculate is None else speculation_of(speculate)
                 found = find_model(model, load, compute)
-                options = RealOptions(name=name or _name_of(model, found.path), threads=cores, sizes=sizes)
+                options = RealOptions(
+                    name=name or _name_of(model, found.path),
+                    threads=cores,
+                    sizes=sizes,
+                    speculation=drafts,
+                )
                 engine = open_real(found, options, report)
             service = Service(engine, max_queue, policy)
         app = new_app(service, api_keys=api_key or (), max_body=int(body or 0), metrics_prefix=metrics_prefix)

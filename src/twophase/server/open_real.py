@@ -1,15 +1,15 @@
 """The real engine opened for the server."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from twophase.cost.deployment import Deployment, as_bits
-from twophase.engine.chat import Messages, load_chat_template, plain_chat
+from twophase.engine.chat import load_chat_template, plain_chat
 from twophase.engine.executor import Executor
 from twophase.engine.kv import new_pool, pool_bytes
-from twophase.engine.memory import available_bytes
-from twophase.engine.open import FoundModel, load_model
+from twophase.engine.memory import available_bytes, require_memory
+from twophase.engine.open import FoundModel, OpenModel, load_model
 from twophase.engine.tokenizer import load_tokenizer
 from twophase.errors import InputError
 from twophase.hardware.accelerator import Accelerator
@@ -19,6 +19,7 @@ from twophase.scheduler.clock import RealClock
 from twophase.scheduler.request import Limits
 from twophase.server.engine import OpenEngine, Sizes
 from twophase.server.phases import price_on
+from twophase.server.speculation import Speculation, drafter_of
 
 PROBE_S = 0.2  # for each roof
 POOL_SHARE = 0.25  # of the memory that is left, where nobody says how large the KV pool is
@@ -32,6 +33,7 @@ class RealOptions:
     name: str
     threads: int
     sizes: Sizes
+    speculation: Speculation | None = None
 
 
 def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEngine:
@@ -41,64 +43,39 @@ def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEn
             f"{found.spec.name} has no tokenizer here: give its directory or a .gguf file, or serve a "
             "stand-in with --clock roofline"
         )
-    sizes = options.sizes
-    tokenizer = load_tokenizer(found.path)
-    template = load_chat_template(found.path)
+    tokenizer, template = load_tokenizer(found.path), load_chat_template(found.path)
     model = load_model(found, lambda share: report("loading weights", share))
     spec, item_bytes = model.spec, model.network.arena.itemsize
-    context = sizes.context_length or min(spec.context_length, MOST_CONTEXT)
-    sequences = sizes.max_sequences or MOST_SEQUENCES
-    block_bytes = pool_bytes(spec, 1, item_bytes)
-    blocks = sizes.blocks or int((sizes.kv_pool_bytes or available_bytes() * POOL_SHARE) / block_bytes)
-    blocks = min(blocks, sequences * -(-context // BLOCK_SIZE))
-    if blocks < 1:
-        raise InputError(f"the KV pool has no room for one block, which takes {block_bytes} bytes: give more")
-    pool = new_pool(spec, blocks, model.network.compute, context)
-    executor = Executor(model.network, pool, options.threads)
+    limits = _limits(model, options.sizes)
+    pool = new_pool(spec, limits.blocks, model.network.compute, limits.context_length)
+    drafter = None
+    if options.speculation is not None:
+        report("loading what drafts", 1.0)
+        drafter = drafter_of(
+            options.speculation, model, limits.blocks, limits.context_length, options.threads
+        )
+    executor = Executor(model.network, pool, options.threads, drafter)
     report("preparing kernels", 1.0)
     executor.warm_up()
     report("probing the roofs", 1.0)
-    for seconds in (0.0, PROBE_S):  # the first run compiles the probes
-        peak = matmul_rate(found.compute, options.threads, seconds)
-        bandwidth = read_rate(model.network.arena, options.threads, seconds)
-    machine = Accelerator(
-        name="this-machine",
-        title=cpu_name(),
-        vendor="",
-        flops={COMPUTES[found.compute]: peak},
-        memory_bytes=machine_bytes(),
-        marketed_bytes=machine_bytes(),
-        bandwidth=bandwidth,
-        kind="measured",
-    )
     return OpenEngine(
         name=options.name,
         executor=executor,
-        limits=Limits(
-            blocks=blocks,
-            context_length=context,
-            max_sequences=sequences,
-            max_tokens=sizes.max_tokens or max(MOST_TOKENS, sequences),
-            block_size=BLOCK_SIZE,
-        ),
+        limits=limits,
         clock=ServingClock(),
-        price=price_on(Deployment(spec, as_bits(item_bytes), item_bytes), machine),
+        price=price_on(Deployment(spec, as_bits(item_bytes), item_bytes), _machine(model, options.threads)),
         tokenizer=tokenizer,
         vocabulary=spec.vocab_size,
-        chat_template=template or plain_template,
+        chat_template=template or _plain_template,
         notes=(*model.notes, *(() if template else (NO_TEMPLATE,))),
-        kv_bytes=executor.pool.bytes,
+        kv_bytes=pool.bytes,
         facts={
             "block_size": str(BLOCK_SIZE),
             "cache_dtype": "bf16" if item_bytes == 2 else "float32",
-            "enable_prefix_caching": str(sizes.prefix_cache),
-            "num_gpu_blocks": str(blocks),
+            "enable_prefix_caching": str(limits.prefix_cache),
+            "num_gpu_blocks": str(limits.blocks),
         },
     )
-
-
-def plain_template(messages: Messages, **more: Any) -> str:
-    return plain_chat(messages)
 
 
 class ServingClock(RealClock):
@@ -106,3 +83,49 @@ class ServingClock(RealClock):
 
     def rest(self) -> None:
         pass
+
+
+def _limits(model: OpenModel, sizes: Sizes) -> Limits:
+    spec = model.spec
+    context = sizes.context_length or min(spec.context_length, MOST_CONTEXT)
+    if context > spec.context_length:
+        raise InputError(
+            f"--context-length {context}: the context window of {spec.name} is {spec.context_length} tokens"
+        )
+    sequences = sizes.max_sequences or MOST_SEQUENCES
+    block_bytes = pool_bytes(spec, 1, model.network.arena.itemsize)
+    wanted = sizes.kv_pool_bytes or available_bytes() * POOL_SHARE
+    blocks = sizes.blocks or min(int(wanted / block_bytes), sequences * -(-context // BLOCK_SIZE))
+    if blocks < 1:
+        raise InputError(f"a KV pool of {wanted:.0f} bytes has no room for one block of {block_bytes}")
+    require_memory(f"a KV pool of {blocks} blocks", blocks * block_bytes)
+    return Limits(
+        blocks=blocks,
+        context_length=context,
+        max_sequences=sequences,
+        max_tokens=sizes.max_tokens or max(MOST_TOKENS, sequences),
+        block_size=BLOCK_SIZE,
+        prefix_cache=sizes.prefix_cache,
+    )
+
+
+def _machine(model: OpenModel, threads: int) -> Accelerator:
+    """This machine's roofs, measured on the weights themselves."""
+    compute, memory = model.network.compute, machine_bytes()
+    for seconds in (0.0, PROBE_S):  # the first run compiles the probes
+        peak = matmul_rate(compute, threads, seconds)
+        bandwidth = read_rate(model.network.arena, threads, seconds)
+    return Accelerator(
+        name="this-machine",
+        title=cpu_name(),
+        vendor="",
+        flops={COMPUTES[compute]: peak},
+        memory_bytes=memory,
+        marketed_bytes=memory,
+        bandwidth=bandwidth,
+        kind="measured",
+    )
+
+
+def _plain_template(messages: Sequence[Mapping[str, Any]], **more: Any) -> str:
+    return plain_chat(messages)

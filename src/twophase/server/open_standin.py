@@ -76,6 +76,7 @@ def open_standin(
             max_sequences=found.settings.max_num_seqs,
             max_tokens=found.settings.max_num_batched_tokens,
             block_size=BLOCK_SIZE,
+            prefix_cache=sizes.prefix_cache,
         ),
         clock=PacedClock(options.speed),
         price=price_on(own, accelerator),
