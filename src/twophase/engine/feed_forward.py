@@ -1,16 +1,18 @@
 """What transforms each row on its own: an MLP, or a mixture of experts."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from twophase.engine.scratch import Array, Scratch
+from twophase.engine.scratch import Array
 from twophase.kernels.experts import gather, route, spread
 from twophase.kernels.linear import grouped_linear, linear
 from twophase.kernels.packing import Panels, padded
 from twophase.kernels.rows import ACTIVATIONS, activate
 from twophase.model.spec import MLP, FeedForward, MoE
 
+Buffer = Callable[..., Array]  # Scratch.buffer
 NOTHING = np.zeros(0, np.float32)
 NO_ROWS = np.zeros((0, 0), np.float32)
 
@@ -45,43 +47,43 @@ def router_rows(own: MoE) -> int:
 
 
 def feed_forward(
-    x: Array, weights: FeedForwardWeights, own: FeedForward, room: Scratch, y: Array, threads: int
+    x: Array, weights: FeedForwardWeights, own: FeedForward, buffer: Buffer, y: Array, threads: int
 ) -> None:
     """y = the block of x: [rows, d_model] both, padded."""
     if isinstance(weights, MLPWeights):
         assert isinstance(own, MLP)
-        _mlp(x, weights, own, room, y, threads)
+        _mlp(x, weights, own, buffer, y, threads)
     else:
         assert isinstance(own, MoE)
-        _mixture(x, weights, own, room, y, threads)
+        _mixture(x, weights, own, buffer, y, threads)
 
 
-def _mlp(x: Array, weights: MLPWeights, own: MLP, room: Scratch, y: Array, threads: int) -> None:
-    wide = room.buffer("wide", len(x), up_rows(own))
-    active = room.buffer("active", len(x), padded(own.d_ff), x.dtype)
+def _mlp(x: Array, weights: MLPWeights, own: MLP, buffer: Buffer, y: Array, threads: int) -> None:
+    wide = buffer("wide", len(x), up_rows(own))
+    active = buffer("active", len(x), padded(own.d_ff), x.dtype)
     linear(x, weights.up, weights.up_bias, wide, threads)
     activate(wide, ACTIVATIONS[own.activation], own.gated, active, threads)
     linear(active, weights.down, weights.down_bias, y, threads)
 
 
-def _mixture(x: Array, weights: MoEWeights, own: MoE, room: Scratch, y: Array, threads: int) -> None:
+def _mixture(x: Array, weights: MoEWeights, own: MoE, buffer: Buffer, y: Array, threads: int) -> None:
     rows, choices = len(x), len(x) * own.top_k
     int64 = np.dtype(np.int64)
-    logits = room.buffer("router", rows, router_rows(own))
-    chosen, places = (room.buffer(use, rows, own.top_k, int64) for use in ("chosen", "places"))
-    shares = room.buffer("shares", rows, own.top_k)
-    starts = room.buffer("starts", 1, own.experts + 1, int64)[0]
+    logits = buffer("router", rows, router_rows(own))
+    chosen, places = (buffer(use, rows, own.top_k, int64) for use in ("chosen", "places"))
+    shares = buffer("shares", rows, own.top_k)
+    starts = buffer("starts", 1, own.experts + 1, int64)[0]
     linear(x, weights.router, NOTHING, logits, threads)
     route(logits, own.experts, own.renormalised, chosen, shares, starts, places, threads)
 
     shared = NO_ROWS
     if weights.shared and own.shared:
-        shared = room.buffer("shared", rows, y.shape[1])
-        _mlp(x, weights.shared, own.shared, room, shared, threads)
-    spread_x = room.buffer("spread", choices, x.shape[1], x.dtype)
-    wide = room.buffer("wide", choices, up_rows(own.expert))
-    active = room.buffer("active", choices, padded(own.expert.d_ff), x.dtype)
-    each = room.buffer("experts", choices, y.shape[1])
+        shared = buffer("shared", rows, y.shape[1])
+        _mlp(x, weights.shared, own.shared, buffer, shared, threads)
+    spread_x = buffer("spread", choices, x.shape[1], x.dtype)
+    wide = buffer("wide", choices, up_rows(own.expert))
+    active = buffer("active", choices, padded(own.expert.d_ff), x.dtype)
+    each = buffer("experts", choices, y.shape[1])
     spread(x, places, spread_x, threads)
     grouped_linear(spread_x, weights.experts.up, starts, wide, threads)
     activate(wide, ACTIVATIONS[own.expert.activation], own.expert.gated, active, threads)

@@ -95,10 +95,10 @@ def forward(
     room = scratch or Scratch()
     eps, residual_scale = np.float32(spec.norm_eps), np.float32(spec.residual_scale)
     centred, x_type = spec.norm != "rms", activation_dtype(network.compute)
-    items = cache(batch.items)
+    items, buffer = cache(batch.items), cache(room.buffer)  # layers of one shape share them
 
-    h, y = (room.buffer(use, rows, width) for use in ("h", "y"))
-    x = room.buffer("x", rows, width, x_type)
+    h, y = (buffer(use, rows, width) for use in ("h", "y"))
+    x = buffer("x", rows, width, x_type)
     embed(
         *network.embedding, batch.ids, np.float32(spec.embedding_scale), network.positions,
         batch.positions, h, threads,
@@ -107,8 +107,8 @@ def forward(
     for layer, weights, kv, following in _with_next_norm(network, pool):
         own = layer.attention
         heads, kv_heads = own.heads, own.kv_heads
-        qkv = room.buffer("wide", rows, (heads + 2 * kv_heads) * kv.width)
-        attended = room.buffer("active", rows, heads * kv.width, x_type)
+        qkv = buffer("wide", rows, (heads + 2 * kv_heads) * kv.width)
+        attended = buffer("active", rows, heads * kv.width, x_type)
         linear(x, weights.qkv, weights.qkv_bias, qkv, threads)
         q_norm, k_norm = weights.q_norm, weights.k_norm
         if own.qk_norm_wide:
@@ -128,7 +128,7 @@ def forward(
             centred, x, threads,
         )  # fmt: skip
         assert layer.feed_forward
-        feed_forward(x, weights.feed_forward, layer.feed_forward, room, y, threads)
+        feed_forward(x, weights.feed_forward, layer.feed_forward, buffer, y, threads)
         add_norm(
             h, y, residual_scale, *weights.mlp_post_norm, *following, spec.d_model, eps, centred, x, threads
         )  # fmt: skip
