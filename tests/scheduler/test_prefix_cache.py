@@ -149,19 +149,36 @@ def test_a_preempted_request_finds_its_own_blocks() -> None:
 
 
 def test_whoever_loses_its_row_does_not_give_the_block_that_it_was_to_fill() -> None:
-    """Request 0's eighth token fills its second block; it has the row, and goes so that 1 has room."""
-    scheduler = Scheduler(Limits(blocks=4, context_length=16, block_size=4), "priority")
+    """Request 0's eighth token fills its second block; it has the row, and goes so that 1 has room.
+
+    A third block that rejected drafts had is the one that 1 takes, so the second stays as it is.
+    """
+    scheduler = Scheduler(Limits(blocks=5, context_length=20, block_size=4), "priority")
     scheduler.add(Request(0, 5, 9, priority=9, block_keys=(1,)))
     run(scheduler)
     scheduler.add(Request(1, 7, 9, priority=0, block_keys=(5,)))
-    run(scheduler)
     pass_ = scheduler.schedule()
-    assert pass_ is not None and shapes(pass_) == [(0, 1, 6), (1, 1, 7)]
+    assert pass_ is not None and shapes(pass_) == [(0, 1, 5), (1, 7, 0)]
+    scheduler.commit(pass_, Outcome({0: [1], 1: [1]}, drafts={0: 3}))
+    pass_ = scheduler.schedule()
+    assert pass_ is not None and shapes(pass_) == [(0, 4, 6), (1, 1, 7)]
     scheduler.commit(pass_, Outcome({0: [1], 1: [1]}, block_keys={0: [2]}))
-    assert find(scheduler.state, 1) >= 0
+    assert scheduler.free_blocks == 0 and find(scheduler.state, 1) >= 0
     assert shapes(run(scheduler)) == [(1, 1, 8)]
-    assert scheduler.preempted(0) == 1
+    assert scheduler.preempted(0) == 1 and scheduler.free_blocks == 2
     assert find(scheduler.state, 1) >= 0 and find(scheduler.state, 2) < 0
+
+
+def test_whoever_stays_when_a_pass_fails_had_no_part_in_it() -> None:
+    """A static batch: 1 is in it, but not in the pass that was to fill the blocks of their common prefix."""
+    scheduler = Scheduler(Limits(blocks=16, context_length=64, max_tokens=8, block_size=4), "static")
+    scheduler.add(Request(0, 8, 2, block_keys=(1, 2)))
+    scheduler.add(Request(1, 9, 2, block_keys=(1, 2)))
+    pass_ = scheduler.schedule()
+    assert pass_ is not None and shapes(pass_) == [(0, 8, 0)] and scheduler.running == 2
+    assert scheduler.abandon(pass_) == [0]
+    check(scheduler.state)
+    assert shapes(run(scheduler)) == [(1, 8, 0)]
 
 
 def test_of_two_blocks_alike_the_one_in_use_is_found() -> None:
