@@ -88,10 +88,16 @@ def granitemoe(keys: Keys, name: str) -> ModelSpec:
     scale = keys.number("attention_multiplier", 1.0)
     attention = attention_of(keys, rope_of(keys), scale=scale, qkv_bias=bias, out_bias=bias)
     shared = keys.count("shared_intermediate_size", 0, least=0)
-    experts = replace(mixture(keys), shared=mlp_of(keys, shared) if shared else None)
-    layers = [plain_layer(attention, experts)] * layer_count(keys)
-    embedding_scale = keys.number("embedding_multiplier", 1.0)
-    return decoder(keys, name, str(keys.get("model_type")), layers, embedding_scale=embedding_scale)
+    experts = replace(mixture(keys), shared=mlp_of(keys, shared) if shared else None, renormalised=True)
+    return decoder(
+        keys,
+        name,
+        str(keys.get("model_type")),
+        [plain_layer(attention, experts)] * layer_count(keys),
+        embedding_scale=keys.number("embedding_multiplier", 1.0),
+        residual_scale=keys.number("residual_multiplier", 1.0),
+        logit_scale=1 / keys.number("logits_scaling", 1.0),
+    )
 
 
 def qwen2_moe(keys: Keys, name: str) -> ModelSpec:
