@@ -1,78 +1,74 @@
-"""Rotary tables against transformers' own, and the cache's size by hand."""
+"""The cache's size by hand, and what a position leaves in it."""
 
 import numpy as np
 import pytest
 import torch
-from transformers import Gemma3TextConfig, LlamaConfig
-from transformers.models.gemma3.modeling_gemma3 import Gemma3RotaryEmbedding
-from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+from transformers.models.gpt_neox.modeling_gpt_neox import apply_rotary_pos_emb
 
-from twophase.engine.kv import new_pool, pool_bytes, rotary_tables
-from twophase.kernels.cache import BLOCK_SIZE
+from twophase.engine.kv import new_pool, pool_bytes
+from twophase.kernels.cache import BLOCK_SIZE, position_and_cache
 from twophase.model.mixers import Attention, Rope
 from twophase.model.spec import MLP, Layer, ModelSpec
 
-POSITIONS = 2048
-LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-# Angles are float32: at position 2048 one unit in the last place of a frequency near 1 is 1.2e-4 rad.
-TOLERANCE = POSITIONS * 2.0**-24
+NOTHING = np.zeros(0, np.float32)
 
 
-@pytest.mark.parametrize("dim", [16, 64, 80, 128])
-@pytest.mark.parametrize("theta", [10_000.0, 500_000.0])
+def model(rope: Rope | None) -> ModelSpec:
+    layer = Layer((Attention(4, 2, 64, 0.125, rope),), MLP(8, "silu"))
+    return ModelSpec("three", "llama", 8, 256, (layer,) * 3, 64, False, 1e-6)
+
+
 @pytest.mark.parametrize(
-    "scaling",
-    [
-        {"rope_type": "default"},
-        {"rope_type": "linear", "factor": 4.0},
-        {"rope_type": "llama3", **LLAMA3, "original_max_position_embeddings": 8192},
-        {"rope_type": "llama3", **LLAMA3, "factor": 32.0, "original_max_position_embeddings": 256},
-    ],
+    ("kv", "token_bytes"),
+    # a key or a value of a head: 64 numbers, and a scale for int8
+    [("bf16", 64 * 2), ("float32", 64 * 4), ("int8", 64 + 4)],
 )
-def test_tables_are_transformers(scaling: dict[str, object], theta: float, dim: int) -> None:
-    config = LlamaConfig(
-        hidden_size=4 * dim, num_attention_heads=4, rope_parameters={"rope_theta": theta, **scaling}
-    )
-    theirs = LlamaRotaryEmbedding(config)
-    cosines, sines = (
-        table[0, :, : dim // 2].numpy() for table in theirs(torch.ones(1), torch.arange(POSITIONS)[None])
-    )
-    named = {"original_context": scaling.get("original_max_position_embeddings", 0)}
-    named |= {key: scaling[key] for key in LLAMA3 if key in scaling}
-    ours = rotary_tables(Rope(theta, scaling["rope_type"], **named), dim, POSITIONS)
-    assert ours[0].dtype == ours[1].dtype == np.float32
-    assert ours[0].shape == (POSITIONS, dim // 2)
-    np.testing.assert_allclose(ours[0], cosines, rtol=0, atol=TOLERANCE)
-    np.testing.assert_allclose(ours[1], sines, rtol=0, atol=TOLERANCE)
-
-
-def test_gemmas_local_and_global_layers_turn_by_their_own_tables() -> None:
-    kinds = ["sliding_attention", "full_attention"]
-    config = Gemma3TextConfig(
-        head_dim=32,
-        num_hidden_layers=2,
-        layer_types=kinds,
-        rope_parameters={
-            kinds[0]: {"rope_type": "default", "rope_theta": 10_000.0},
-            kinds[1]: {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
-        },
-    )
-    theirs = Gemma3RotaryEmbedding(config)
-    ropes = (Rope(10_000.0), Rope(1e6, "linear", 8.0))
-    layers = (Layer((Attention(4, 1, 32, 1.0, rope),), MLP(8, "silu")) for rope in ropes)
-    spec = ModelSpec("two", "gemma3_text", 8, 8, tuple(layers), 64, True, 1e-6)
-    pool = new_pool(spec, 1, "float32", 64)
-    for kind, layer in zip(kinds, pool.layers, strict=True):
-        cosines, sines = theirs(torch.ones(1), torch.arange(64)[None], layer_type=kind)
-        np.testing.assert_allclose(layer.cosines, cosines[0, :, :16].numpy(), rtol=0, atol=1e-5)
-        np.testing.assert_allclose(layer.sines, sines[0, :, :16].numpy(), rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize(("compute", "item_bytes"), [("bf16", 2), ("float32", 4)])
-def test_the_pool_is_as_large_as_was_said(compute: str, item_bytes: int) -> None:
-    layer = Layer((Attention(4, 2, 64, 0.125, Rope(1e4)),), MLP(8, "silu"))
-    spec = ModelSpec("three", "llama", 8, 256, (layer,) * 3, 64, False, 1e-6)
-    # 3 layers, K and V, 5 blocks of 16 tokens, 2 heads of 64
+def test_the_pool_is_as_large_as_was_said(kv: str, token_bytes: int) -> None:
+    spec = model(Rope(1e4))
+    # 3 layers, K and V, 5 blocks of 16 tokens, 2 heads
     assert BLOCK_SIZE == 16
-    assert pool_bytes(spec, 5, item_bytes) == 3 * 2 * 5 * 16 * 2 * 64 * item_bytes
-    assert new_pool(spec, 5, compute, 64).bytes == pool_bytes(spec, 5, item_bytes)
+    assert pool_bytes(spec, 5, kv) == 3 * 2 * 5 * 16 * 2 * token_bytes
+    assert new_pool(spec, 5, kv, 64).bytes == pool_bytes(spec, 5, kv)
+
+
+def keys_of(arrays: np.ndarray, block: int) -> np.ndarray:
+    """float32 [heads, tokens, dim] of a block of keys, as the layout's description says."""
+    return arrays.reshape(-1, 2, 64, 16)[block].transpose(0, 2, 1)
+
+
+@pytest.mark.parametrize("rope", [None, Rope(1e4), Rope(1e4, share=0.25), Rope(500.0, share=0.5)])
+def test_a_share_of_each_head_is_rotated(rope: Rope | None) -> None:
+    """Against transformers' rotation of GPT-NeoX, which leaves the rest of a head alone."""
+    kv = new_pool(model(rope), 3, "float32", 64).layers[0]
+    given = np.random.default_rng(0).standard_normal((2, 8, 64)).astype(np.float32)
+    qkv, positions = given.copy().reshape(2, -1), np.array([7, 33])
+    slots = np.array([2 * 16 + 0, 1 * 16 + 5])
+    position_and_cache(
+        qkv,
+        4,
+        2,
+        64,
+        NOTHING,
+        NOTHING,
+        np.float32(1e-6),
+        kv.cosines,
+        kv.sines,
+        positions,
+        slots,
+        kv.arrays,
+        1,
+    )
+    rotated = int(64 * rope.share) if rope else 0
+    expected = torch.from_numpy(given.copy())
+    if rope:
+        exponents = torch.arange(0, rotated, 2, dtype=torch.float32) / rotated
+        angles = torch.from_numpy(positions).float()[:, None] * rope.theta**-exponents
+        cosines, sines = (torch.cat([turn(angles)] * 2, -1)[None, :, :] for turn in (torch.cos, torch.sin))
+        heads = expected.transpose(0, 1)[None]
+        q, k = apply_rotary_pos_emb(heads[:, :4, :, :rotated], heads[:, 4:6, :, :rotated], cosines, sines)
+        heads[:, :4, :, :rotated], heads[:, 4:6, :, :rotated] = q, k
+    np.testing.assert_allclose(qkv.reshape(2, 8, 64), expected.numpy(), atol=1e-5)
+    keys = kv.arrays.k
+    np.testing.assert_array_equal(keys_of(keys, 2)[:, 0], qkv.reshape(2, 8, 64)[0, 4:6])
+    np.testing.assert_array_equal(keys_of(keys, 1)[:, 5], qkv.reshape(2, 8, 64)[1, 4:6])
+    assert not keys_of(keys, 2)[:, 1:].any()  # a begun block is cleared

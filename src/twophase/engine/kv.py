@@ -2,17 +2,24 @@
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from twophase.engine.rotary import rotary_tables
 from twophase.kernels.cache import BLOCK_SIZE, KVArrays
 from twophase.kernels.packing import aligned, padded
-from twophase.model.mixers import Attention, Rope
+from twophase.model.mixers import Attention
 from twophase.model.spec import ModelSpec
 
 Array = NDArray[Any]
+KVFormat = Literal["bf16", "float32", "int8"]
+DTYPES: dict[str, np.dtype[Any]] = {
+    "bf16": np.dtype(np.uint16),
+    "float32": np.dtype(np.float32),
+    "int8": np.dtype(np.int8),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,37 +42,33 @@ class KVPool:
         return sum(array.nbytes for layer in self.layers for array in layer.arrays)
 
 
-def pool_bytes(spec: ModelSpec, blocks: int, item_bytes: int) -> int:
-    widths = (layer.attention.kv_heads * padded(layer.attention.head_dim) for layer in spec.layers)
-    return 2 * blocks * BLOCK_SIZE * item_bytes * sum(widths)
+def pool_bytes(spec: ModelSpec, blocks: int, kv: KVFormat) -> int:
+    """Keys and values of every layer, and for int8 a float32 scale for each token and KV head of both."""
+    scale_bytes = 4 if kv == "int8" else 0
+    heads = (
+        layer.attention.kv_heads * (padded(layer.attention.head_dim) * DTYPES[kv].itemsize + scale_bytes)
+        for layer in spec.layers
+    )
+    return 2 * blocks * BLOCK_SIZE * sum(heads)
 
 
-def new_pool(spec: ModelSpec, blocks: int, compute: str, positions: int) -> KVPool:
-    """An empty cache of `blocks` blocks for sequences of up to `positions` tokens."""
-    dtype = np.uint16 if compute == "bf16" else np.float32
+def new_pool(spec: ModelSpec, blocks: int, kv: KVFormat, positions: int) -> KVPool:
+    """An empty cache of `blocks` blocks for sequences of up to `positions` tokens.
+
+    kv: float32 only where the network computes in float32; bf16 and int8 with any.
+    """
     tables = cache(lambda rope, dim: rotary_tables(rope, dim, positions))
 
-    def layer(attention: Attention) -> LayerKV:
-        width = padded(attention.head_dim)
-        size = blocks * attention.kv_heads * width * BLOCK_SIZE
-        cosines, sines = tables(attention.rope, attention.head_dim)
-        nothing = np.zeros(0, np.float32)
-        arrays = KVArrays(aligned(size, dtype), aligned(size, dtype), nothing, nothing)
-        return LayerKV(arrays, width, cosines, sines)
+    def layer(own: Attention) -> LayerKV:
+        width = padded(own.head_dim)
+        size = blocks * own.kv_heads * width * BLOCK_SIZE
+        scales = blocks * own.kv_heads * BLOCK_SIZE if kv == "int8" else 0
+        arrays = KVArrays(
+            aligned(size, DTYPES[kv]),
+            aligned(size, DTYPES[kv]),
+            aligned(scales, np.float32),
+            aligned(scales, np.float32),
+        )
+        return LayerKV(arrays, width, *tables(own.rope, own.head_dim))
 
     return KVPool(tuple(layer(each.attention) for each in spec.layers), blocks)
-
-
-def rotary_tables(rope: Rope, dim: int, positions: int) -> tuple[Array, Array]:
-    """cos and sin, [positions, dim / 2], in float32 all through, as the reference implementations do."""
-    exponents = np.arange(0, dim, 2, dtype=np.float32) / np.float32(dim)
-    frequency = (1.0 / rope.theta**exponents).astype(np.float32)
-    if rope.scaling == "linear":
-        frequency /= np.float32(rope.factor)
-    elif rope.scaling == "llama3":  # long wavelengths are stretched, short ones kept, with a ramp between
-        turns = rope.original_context * frequency / np.float32(2 * np.pi)
-        ramp = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
-        kept = np.clip(ramp, 0, 1).astype(np.float32)
-        frequency = (1 - kept) * frequency / np.float32(rope.factor) + kept * frequency
-    angles = np.arange(positions, dtype=np.float32)[:, None] * frequency
-    return np.cos(angles), np.sin(angles)

@@ -17,6 +17,11 @@ class Rope:
     high_freq_factor: float = 1.0
     original_context: int = 0
     share: float = 1.0  # of a head's dimensions that are rotated
+    short_factors: tuple[
+        float, ...
+    ] = ()  # longrope: what each frequency is divided by, up to original_context
+    long_factors: tuple[float, ...] = ()  # and beyond
+    attention_factor: float = 1.0  # longrope: of both sine and cosine
 
 
 @dataclass(frozen=True, slots=True)

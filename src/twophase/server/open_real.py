@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from twophase.cost.deployment import Deployment, as_bits
 from twophase.engine.chat import load_chat_template, plain_chat
 from twophase.engine.executor import Executor
-from twophase.engine.kv import new_pool, pool_bytes
+from twophase.engine.kv import KVFormat, new_pool, pool_bytes
 from twophase.engine.memory import available_bytes, require_memory
 from twophase.engine.open import FoundModel, OpenModel, load_model
 from twophase.engine.tokenizer import load_tokenizer
@@ -33,6 +32,7 @@ class RealOptions:
     name: str
     threads: int
     sizes: Sizes
+    kv: KVFormat
     speculation: Speculation | None = None
 
 
@@ -45,9 +45,9 @@ def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEn
         )
     tokenizer, template = load_tokenizer(found.path), load_chat_template(found.path)
     model = load_model(found, lambda share: report("loading weights", share))
-    spec, item_bytes = model.spec, model.network.arena.itemsize
-    limits = _limits(model, options.sizes)
-    pool = new_pool(spec, limits.blocks, model.network.compute, limits.context_length)
+    spec = model.spec
+    limits = _limits(model, options)
+    pool = new_pool(spec, limits.blocks, options.kv, limits.context_length)
     drafter = None
     if options.speculation is not None:
         report("loading what drafts", 1.0)
@@ -63,7 +63,7 @@ def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEn
         executor=executor,
         limits=limits,
         clock=ServingClock(),
-        price=price_on(Deployment(spec, as_bits(item_bytes), item_bytes), _machine(model, options.threads)),
+        price=price_on(model.deployment(options.kv), _machine(model, options.threads)),
         tokenizer=tokenizer,
         vocabulary=spec.vocab_size,
         chat_template=template or _plain_template,
@@ -71,7 +71,7 @@ def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEn
         kv_bytes=pool.bytes,
         facts={
             "block_size": str(BLOCK_SIZE),
-            "cache_dtype": "bf16" if item_bytes == 2 else "float32",
+            "cache_dtype": options.kv,
             "enable_prefix_caching": str(limits.prefix_cache),
             "num_gpu_blocks": str(limits.blocks),
         },
@@ -85,15 +85,15 @@ class ServingClock(RealClock):
         pass
 
 
-def _limits(model: OpenModel, sizes: Sizes) -> Limits:
-    spec = model.spec
+def _limits(model: OpenModel, options: RealOptions) -> Limits:
+    spec, sizes = model.spec, options.sizes
     context = sizes.context_length or min(spec.context_length, MOST_CONTEXT)
     if context > spec.context_length:
         raise InputError(
             f"--context-length {context}: the context window of {spec.name} is {spec.context_length} tokens"
         )
     sequences = sizes.max_sequences or MOST_SEQUENCES
-    block_bytes = pool_bytes(spec, 1, model.network.arena.itemsize)
+    block_bytes = pool_bytes(spec, 1, model.network.compute)
     wanted = sizes.kv_pool_bytes or available_bytes() * POOL_SHARE
     blocks = sizes.blocks or min(int(wanted / block_bytes), sequences * -(-context // BLOCK_SIZE))
     if blocks < 1:

@@ -1,5 +1,6 @@
 """What the readers of most families share: heads, rotary embeddings, windows, feed-forward blocks."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -183,12 +184,12 @@ def rope_of(
         own = keys.inner("rope_parameters")
         if any(isinstance(value, dict) for value in own.config.values()):
             own = own.inner(kind)
-        return _scaled(own, theta, share)
-    return _scaled(keys.inner("rope_scaling"), theta, share) if scaled else Rope(theta, share=share)
+        return _scaled(own, keys, theta, share)
+    return _scaled(keys.inner("rope_scaling"), keys, theta, share) if scaled else Rope(theta, share=share)
 
 
-def _scaled(own: Keys, theta: float, share: float) -> Rope:
-    """theta and share: where the rope's own keys name none."""
+def _scaled(own: Keys, model: Keys, theta: float, share: float) -> Rope:
+    """theta and share: where the rope's own keys name none; model: the keys around them."""
     theta, share = own.number("rope_theta", theta), own.number("partial_rotary_factor", share)
     kind = own.get("rope_type", own.get("type", "default"))
     if not isinstance(kind, str) or kind not in ROPES:
@@ -204,8 +205,37 @@ def _scaled(own: Keys, theta: float, share: float) -> Rope:
             original_context=own.count("original_max_position_embeddings"),
             share=share,
         )
+    if scaling == "longrope":
+        return _longrope(own, model, theta, share)
     factor = own.number("factor") if scaling == "linear" else own.number("factor", 1.0)
     return Rope(theta, scaling, factor, share=share)
+
+
+def _longrope(own: Keys, model: Keys, theta: float, share: float) -> Rope:
+    """Phi-3 and its like: a factor for each frequency, one table up to the length trained on, one beyond."""
+    longest = model.count("max_position_embeddings", 1)
+    original = own.count(
+        "original_max_position_embeddings", model.count("original_max_position_embeddings", longest)
+    )
+    factor = own.number("factor", longest / original)
+    attention = 1.0 if factor <= 1 or original == 1 else math.sqrt(1 + math.log(factor) / math.log(original))
+    return Rope(
+        theta,
+        "longrope",
+        factor,
+        original_context=original,
+        share=share,
+        short_factors=_factors(own, "short_factor"),
+        long_factors=_factors(own, "long_factor"),
+        attention_factor=own.number("attention_factor", attention),
+    )
+
+
+def _factors(own: Keys, key: str) -> tuple[float, ...]:
+    values = own.get(key, [])
+    if not isinstance(values, list) or not all(isinstance(each, int | float) and each > 0 for each in values):
+        raise InputError(f"{own.where}: {key} is {values!r:.40}; it must be a list of numbers above zero")
+    return tuple(float(each) for each in values)
 
 
 def decoder(
