@@ -235,18 +235,18 @@ def test_a_pass_that_failed_leaves_nothing_to_find() -> None:
 def test_a_long_queue_of_keys_is_kept_apart() -> None:
     scheduler = Scheduler(Limits(blocks=400, context_length=400, max_sequences=3, block_size=4))
     executor = StubExecutor(4)
-    for each in range(200):
-        prompt = 1 + each * 37 % 200
+    for each in range(90):
+        prompt = 1 + each * 37 % 90
         keys = executor.begin(each, prompt, shared=each % 3, shared_tokens=prompt // 2)
-        scheduler.add(Request(each, prompt, 1 + each % 40, block_keys=keys))
+        scheduler.add(Request(each, prompt, 1 + each % 20, block_keys=keys))
         if each % 5 == 0:
             scheduler.cancel(each - 3)
             check(scheduler.state)
     while (pass_ := scheduler.schedule()) is not None:
         scheduler.commit(pass_, executor.run(pass_))
         check(scheduler.state)
-    assert scheduler.prefix_hits > 2000
-    assert len(scheduler.state.arena) < 200 * 100
+    assert scheduler.prefix_hits > 800
+    assert len(scheduler.state.arena) < 90 * 40
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(-(2**63), 2**63 - 1) | st.integers(0, 40)), max_size=60))
