@@ -23,7 +23,7 @@ class Twophase:
         self.settings = " ".join(model.notes)
         self.executor = model.executor(positions=LONGEST + ROOM, sequences=2, threads=threads)
         self.executor.warm_up()
-        self.price = price_of(model.spec, 2, 2)
+        self.price = price_of(model.deployment())
         self.passes: Iterator[Progress] = iter(())
         self.batch = 0
 

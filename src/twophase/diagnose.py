@@ -12,6 +12,7 @@ from twophase.advise.diagnosis import DecodeRow, Diagnosis, PrefillRow, RequestS
 from twophase.advise.verdict import bound_of, judge
 from twophase.cost.pass_ import Pass, Span
 from twophase.cost.price import price_of
+from twophase.engine.kv import KVFormat
 from twophase.engine.measure import (
     DECODE_SHARE,
     PREFILL_SHARE,
@@ -39,6 +40,7 @@ NOTABLE = 0.05  # how far a pass may beat the probes beside it, or a roof wander
 def diagnose(
     model: OpenModel,
     *,
+    kv: KVFormat | None = None,
     budget_s: float,
     prompt_tokens: int,
     output_tokens: int,
@@ -49,13 +51,13 @@ def diagnose(
     started = time.perf_counter()
     spec, network = model.spec, model.network
     require_window(spec, prompt_tokens, output_tokens)
-    item_bytes = network.arena.itemsize
-    price = price_of(spec, item_bytes, item_bytes)
+    own = model.deployment(kv)
+    price = price_of(own)
     report("probing the machine and preparing kernels", 0.0)
-    bench = new_bench(model.executor(positions=16, sequences=1, threads=threads), price)
+    bench = new_bench(model.executor(positions=16, sequences=1, threads=threads, kv=kv), price)
     sizes = plan(bench, budget_s, spec.context_length, prompt_tokens + output_tokens // 2)
     positions, sequences = positions_needed(sizes, prompt_tokens + output_tokens)
-    bench.executor = model.executor(positions=positions, sequences=sequences, threads=threads)
+    bench.executor = model.executor(positions=positions, sequences=sequences, threads=threads, kv=kv)
     bench.executor.warm_up()
     measuring = time.perf_counter()
 
@@ -100,21 +102,21 @@ def diagnose(
         dominant="prefill" if prefill_s >= decode_s else "decode",
         extrapolated=whole is None,
     )
-    kv_bytes = int(kv_bytes_per_token(spec, item_bytes))
+    kv_bytes = int(kv_bytes_per_token(spec, own.kv_bytes))
     verdict = judge(
         prefill=prefill_rows,
         decode=decode_rows,
         fit=fit,
         request=request,
         roofs=roofs,
-        weight_format=network.compute,
+        weight_format=model.weights,
         weight_bytes=network.arena.nbytes,
         kv_bytes_per_token=kv_bytes,
     )
     return Diagnosis(
         model=spec.name,
         weights=model.load,
-        weight_format=network.compute,
+        weight_format=model.weights,
         weight_bytes=network.arena.nbytes,
         kv_bytes_per_token=kv_bytes,
         roofs=roofs,

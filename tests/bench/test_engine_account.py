@@ -10,6 +10,7 @@ sys.path.append(str(Path(__file__).parents[2] / "bench"))
 import account
 from table import BEGIN, CELLS, END, OURS, Cell, Figure, markdown, put_between_markers, share_of
 
+from twophase.cost.deployment import Deployment
 from twophase.cost.pass_ import Pass, Span
 from twophase.cost.price import price_of
 from twophase.model.catalogue import load_spec
@@ -22,12 +23,12 @@ def test_the_shape_has_the_published_number_of_parameters() -> None:
 
 @pytest.mark.parametrize("tokens", [128, 2048])
 def test_prefill_flops_are_those_of_the_cost_model(tokens: int) -> None:
-    flops, _ = price_of(load_spec("qwen3-0.6b"), 2, 2)(Pass((Span(0, tokens, 0),)))
+    flops, _ = price_of(Deployment(load_spec("qwen3-0.6b")))(Pass((Span(0, tokens, 0),)))
     assert account.prefill_flops(tokens) == pytest.approx(flops, rel=0.01)
 
 
 def test_decode_bytes_are_those_of_the_cost_model() -> None:
-    _, bytes_ = price_of(load_spec("qwen3-0.6b"), 2, 2)(Pass(tuple(Span(i, 1, 2048) for i in range(4))))
+    _, bytes_ = price_of(Deployment(load_spec("qwen3-0.6b")))(Pass(tuple(Span(i, 1, 2048) for i in range(4))))
     mine = account.decode_bytes(4, 2048, 2 * account.PARAMETERS, 2)
     assert mine == pytest.approx(bytes_, rel=0.01)
 

@@ -61,7 +61,7 @@ def test_more_rows_or_more_context_never_cost_less(
     at = which % len(spans)
     grown = [*spans]
     grown[at] = replace(spans[at], **{field: getattr(spans[at], field) + more})
-    before, after = map(price_of(spec, 2.0, 2.0), (Pass(tuple(spans)), Pass(tuple(grown))))
+    before, after = map(price_of(Deployment(spec)), (Pass(tuple(spans)), Pass(tuple(grown))))
     assert after[0] >= before[0] and after[1] >= before[1]
     if field == "new":
         assert after[0] > before[0] and after[1] > before[1]
@@ -71,7 +71,7 @@ def test_more_rows_or_more_context_never_cost_less(
 def test_a_pass_of_two_reads_the_weights_once_where_two_passes_read_them_twice(
     spec: ModelSpec, some: list[Span], others: list[Span]
 ) -> None:
-    price = price_of(spec, 2.0, 2.0)
+    price = price_of(Deployment(spec))
     apart = [price(Pass(tuple(each))) for each in (some, others)]
     together = price(Pass((*some, *others)))
     heads = min(any(span.logit_rows for span in each) for each in (some, others))

@@ -93,15 +93,15 @@ def test_only_rows_that_want_logits_pay_for_the_head() -> None:
 @given(st.integers(1, 200), st.integers(1, 199), st.sampled_from([None, 7, 64]))
 def test_chunks_do_the_work_of_the_whole(prompt: int, cut: int, window: int | None) -> None:
     spec, cut = small(window), min(cut, prompt)
-    whole = price_of(spec, 2.0, 2.0)(Pass((Span(0, prompt, 0),)))[0]
+    whole = price_of(Deployment(spec))(Pass((Span(0, prompt, 0),)))[0]
     chunks = [Pass((Span(0, cut, 0, logit_rows=int(cut == prompt)),))]
     chunks += [Pass((Span(0, prompt - cut, cut),))] if cut < prompt else []
-    assert sum(price_of(spec, 2.0, 2.0)(each)[0] for each in chunks) == whole
+    assert sum(price_of(Deployment(spec))(each)[0] for each in chunks) == whole
 
 
 def test_weights_are_read_once_whatever_the_batch() -> None:
     one, many = (Pass(tuple(Span(i, 1, 100) for i in range(count))) for count in (1, 64))
-    (flops, bytes_), (flops_64, bytes_64) = map(price_of(small(), 2.0, 2.0), (one, many))
+    (flops, bytes_), (flops_64, bytes_64) = map(price_of(Deployment(small())), (one, many))
     weights = 2 * (2 * (8 * 24 + 3 * 8 * 16) + 8 * 32)
     assert flops_64 == 64 * flops
     assert bytes_64 - weights == 64 * (bytes_ - weights)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from twophase.cli.engine import engine_room
+from twophase.cli.engine import KeptKVOption, KeptWeightsOption, engine_room, kept_formats
 from twophase.cli.options import (
     ComputeOption,
     JsonOption,
@@ -26,6 +26,8 @@ def diagnose(
     *,
     load: LoadOption = None,
     compute: ComputeOption = "bf16",
+    weights: KeptWeightsOption = None,
+    kv: KeptKVOption = "bf16",
     request: Annotated[
         str, typer.Option(metavar="IN:OUT", help="The reference request, in tokens.")
     ] = "2000:500",
@@ -47,12 +49,14 @@ def diagnose(
         from twophase.diagnose import diagnose as run
         from twophase.engine.open import find_model, load_model, require_window
 
+    kept_weights, kept_kv = kept_formats(weights, kv, compute)
     with progress_bar() as report:
-        found = find_model(model, load, compute)
+        found = find_model(model, load, compute, kept_weights)
         require_window(found.spec, prompt_tokens, output_tokens)
         opened = load_model(found, lambda share: report("loading weights", share))
         diagnosis = run(
             opened,
+            kv=kept_kv,
             budget_s=budget,
             prompt_tokens=prompt_tokens,
             output_tokens=output_tokens,

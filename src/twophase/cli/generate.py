@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twophase.cli.engine import engine_room
+from twophase.cli.engine import KeptKVOption, KeptWeightsOption, engine_room, kept_formats
 from twophase.cli.options import ComputeOption, JsonOption, LoadOption, ThreadsOption, threads_of
 from twophase.cli.progress import progress_bar
 from twophase.errors import InputError
@@ -25,6 +25,8 @@ def generate(
     max_tokens: Annotated[int, typer.Option(metavar="N", help="Output tokens at the most.")] = 64,
     load: LoadOption = None,
     compute: ComputeOption = "bf16",
+    weights: KeptWeightsOption = None,
+    kv: KeptKVOption = "bf16",
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -42,8 +44,9 @@ def generate(
         from twophase.engine.sampling import Sampling
         from twophase.engine.tokenizer import load_tokenizer
 
+    kept_weights, kept_kv = kept_formats(weights, kv, compute)
     with progress_bar() as report:
-        found = find_model(model, load, compute)
+        found = find_model(model, load, compute, kept_weights)
         if found.path is None:
             hint = "give its directory or a .gguf file" if model else HOW_TO_GET_IT
             raise InputError(f"{found.spec.name} has no tokenizer here: {hint}")
@@ -51,7 +54,7 @@ def generate(
         prompt_ids = tokenizer.encode(prompt)
         require_window(found.spec, len(prompt_ids), max_tokens)
         opened = load_model(found, lambda share: report("loading weights", share))
-        steps = run(opened, [prompt_ids], max_tokens, cores, Sampling(stop_ids=tokenizer.eos_ids))
+        steps = run(opened, [prompt_ids], max_tokens, cores, Sampling(stop_ids=tokenizer.eos_ids), kept_kv)
         report("preparing kernels and running the prompt", 1.0)
         first = next(steps)
 

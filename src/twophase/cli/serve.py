@@ -18,7 +18,7 @@ from twophase.cli.deployment import (
     deployment_of,
     loaded,
 )
-from twophase.cli.engine import engine_room
+from twophase.cli.engine import engine_room, kept_formats
 from twophase.cli.fit import bytes_of
 from twophase.cli.options import (
     ComputeOption,
@@ -179,12 +179,14 @@ def serve(
                     from twophase.server.open_real import RealOptions, open_real
                     from twophase.server.speculation import speculation_of
 
+                kept_weights, kept_kv = kept_formats(weights, kv, compute)
                 drafts = None if speculate is None else speculation_of(speculate)
-                found = find_model(model, load, compute)
+                found = find_model(model, load, compute, kept_weights)
                 options = RealOptions(
                     name=name or _name_of(model, found.path),
                     threads=cores,
                     sizes=sizes,
+                    kv=kept_kv,
                     speculation=drafts,
                 )
                 engine = open_real(found, options, report)

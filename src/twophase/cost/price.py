@@ -4,11 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from twophase.cost.deployment import Deployment, as_bits, device_stages
+from twophase.cost.deployment import Deployment, device_stages
 from twophase.cost.operators import stage_operators, total
 from twophase.cost.pass_ import Pass
 from twophase.cost.spans import Spans
-from twophase.model.spec import ModelSpec
 
 
 def spans_of(pass_: Pass) -> Spans:
@@ -21,9 +20,8 @@ def spans_of(pass_: Pass) -> Spans:
     )
 
 
-def price_of(spec: ModelSpec, weight_bytes: float, kv_bytes: float) -> Callable[[Pass], tuple[float, float]]:
-    """(FLOPs, compulsory bytes) of one model's passes on one device. Arguments: bytes an element."""
-    own = Deployment(spec, as_bits(weight_bytes), kv_bytes)
+def price_of(own: Deployment) -> Callable[[Pass], tuple[float, float]]:
+    """(FLOPs, compulsory bytes) of a model's passes on one device."""
     (stage,) = device_stages(own)
 
     def price(pass_: Pass) -> tuple[float, float]:

@@ -21,6 +21,8 @@ from twophase.scheduler.block_keys import BlockKeys
 from twophase.scheduler.request import Outcome
 
 WARMING = -1  # a sequence that no scheduler has
+WARMING_ROWS = 64  # that take the kernels of many rows
+WARMING_SAMPLING = Sampling(temperature=1.0, top_k=2, top_p=0.5, logprobs=1)
 
 
 @dataclass(slots=True)
@@ -51,10 +53,11 @@ class Executor:
         numba.set_num_threads(threads)
 
     def warm_up(self) -> None:
-        """Compile the kernels, or load them compiled, by a pass that nobody sees."""
-        self.begin(WARMING, [0, 0])
-        self.run(Pass((Span(WARMING, 2, 0, (0,)),)))
-        self.end(WARMING)
+        """Compile the kernels of few rows and of many, or load them compiled, by passes that nobody sees."""
+        for rows in (2, min(WARMING_ROWS, self.pool.blocks * BLOCK_SIZE)):
+            self.begin(WARMING, [0] * rows, WARMING_SAMPLING)
+            self.run(Pass((Span(WARMING, rows, 0, tuple(range(-(-rows // BLOCK_SIZE)))),)))
+            self.end(WARMING)
 
     def begin(self, sequence: int, prompt_ids: Sequence[int], sampling: Sampling = GREEDY) -> None:
         """A sequence's prompt. InputError where an id is not in the vocabulary."""

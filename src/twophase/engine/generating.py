@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from twophase.cost.price import price_of
+from twophase.engine.kv import KVFormat
 from twophase.engine.open import OpenModel, require_window
 from twophase.engine.sampling import GREEDY, Sampling
 from twophase.scheduler.clock import RealClock
@@ -18,6 +19,7 @@ def generate(
     max_tokens: int,
     threads: int,
     sampling: Sampling = GREEDY,
+    kv: KVFormat | None = None,
 ) -> Iterator[Progress]:
     """Serve all prompts at once, one yield a pass; sequences are numbered as the prompts are.
 
@@ -26,13 +28,12 @@ def generate(
     prompt_tokens = max(map(len, prompts))
     require_window(model.spec, prompt_tokens, max_tokens)
     longest = prompt_tokens + max_tokens
-    executor = model.executor(positions=longest, sequences=len(prompts), threads=threads)
+    executor = model.executor(positions=longest, sequences=len(prompts), threads=threads, kv=kv)
     executor.warm_up()
     scheduler = Scheduler(Limits(blocks=executor.pool.blocks, context_length=longest))
     for sequence, ids in enumerate(prompts):
         executor.begin(sequence, ids, sampling)
-    item_bytes = model.network.arena.itemsize
-    log, clock = Log(price_of(model.spec, item_bytes, item_bytes)), RealClock()
+    log, clock = Log(price_of(model.deployment(kv))), RealClock()
     requests = (
         Request(sequence, len(ids), max_tokens, block_keys=executor.prompt_keys(sequence))
         for sequence, ids in enumerate(prompts)

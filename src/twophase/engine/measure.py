@@ -186,8 +186,12 @@ def fill(pool: KVPool) -> None:
     """Small random values everywhere, so that every block is memory of its own."""
     some = np.random.default_rng(0).normal(0, 0.1, 1 << 16).astype(np.float32)
     for layer in pool.layers:
-        for array in layer.arrays[:2]:
-            values = some if array.dtype == np.float32 else (some.view(np.uint32) >> 16).astype(np.uint16)
+        for array in layer.arrays:
+            values = some.astype(array.dtype)
+            if array.dtype == np.uint16:
+                values = (some.view(np.uint32) >> 16).astype(np.uint16)
+            elif array.dtype == np.int8:
+                values = (100 * some).astype(np.int8)
             for start in range(0, array.size, values.size):
                 array[start : start + values.size] = values[: array.size - start]
 

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from twophase.cost.deployment import Deployment
 from twophase.engine.default_model import HOW_TO_GET_IT, default_model_path
 from twophase.engine.executor import Executor
-from twophase.engine.kv import new_pool, pool_bytes
+from twophase.engine.kv import KVFormat, new_pool, pool_bytes
 from twophase.engine.loading import load_network, network_bytes
 from twophase.engine.memory import require_memory
 from twophase.engine.network import Compute, Network, activation_bytes
+from twophase.engine.packer import Format
 from twophase.engine.runnable import require_runnable
+from twophase.engine.storage import deployment_of
 from twophase.engine.weights import open_weights, random_weights
 from twophase.errors import InputError
 from twophase.kernels.cache import BLOCK_SIZE
@@ -34,6 +37,7 @@ class FoundModel:
     load: Load
     path: Path | None  # of its files; None for a catalogue name
     compute: Compute
+    weights: Format  # that matrices are kept in
     notes: tuple[str, ...]  # what a reader of its results must know
 
 
@@ -41,24 +45,35 @@ class FoundModel:
 class OpenModel:
     spec: ModelSpec
     network: Network
+    weights: Format
     load: Load
     notes: tuple[str, ...]
 
-    def executor(self, *, positions: int, sequences: int, threads: int) -> Executor:
+    def deployment(self, kv: KVFormat | None = None) -> Deployment:
+        """What the cost model counts; `kv`: by default the compute type."""
+        compute = self.network.compute
+        return deployment_of(self.spec, compute, self.weights, kv or compute)
+
+    def executor(
+        self, *, positions: int, sequences: int, threads: int, kv: KVFormat | None = None
+    ) -> Executor:
         """Room for `sequences` sequences of `positions` tokens. InputError where memory is short."""
         blocks = sequences * -(-positions // BLOCK_SIZE)
-        needed = pool_bytes(self.spec, blocks, self.network.arena.itemsize)
+        kept = kv or self.network.compute
+        needed = pool_bytes(self.spec, blocks, kept)
         needed += activation_bytes(self.spec, positions, max(sequences, BATCH))
         require_memory(f"running {sequences} x {positions} tokens", needed)
-        pool = new_pool(self.spec, blocks, self.network.compute, positions)
-        return Executor(self.network, pool, threads)
+        return Executor(self.network, new_pool(self.spec, blocks, kept, positions), threads)
 
 
-def find_model(name: str | None, load: Load | None, compute: Compute) -> FoundModel:
+def find_model(
+    name: str | None, load: Load | None, compute: Compute, weights: Format | None = None
+) -> FoundModel:
     """`name`: a Hugging Face directory, a GGUF file or a catalogue name; None: the embedded default.
 
-    `load` None: real weights, but random ones in place of a default that isn't installed. InputError where
-    the model is unknown, not runnable, or too large for the memory.
+    `load` None: real weights, but random ones in place of a default that isn't installed. `weights`: what
+    matrices are rounded to while they are read, by default the compute type. InputError where the model is
+    unknown, not runnable, or too large for the memory.
     """
     notes = []
     if name is None:
@@ -79,8 +94,9 @@ def find_model(name: str | None, load: Load | None, compute: Compute) -> FoundMo
             f"{name} names a shape, and no weights come with it: give a directory or a .gguf file, or "
             "--load random, which takes the same time"
         )
-    require_memory(f"{spec.name} in {compute}", network_bytes(spec, compute))
-    return FoundModel(spec, load or "real", path, compute, tuple(notes))
+    kept = weights or compute
+    require_memory(f"{spec.name} in {kept}", network_bytes(spec, compute, kept))
+    return FoundModel(spec, load or "real", path, compute, kept, tuple(notes))
 
 
 def load_model(found: FoundModel, progress: Callable[[float], None] = lambda share: None) -> OpenModel:
@@ -91,14 +107,12 @@ def load_model(found: FoundModel, progress: Callable[[float], None] = lambda sha
         notes.append("The weights are random: shapes and speed are the model's, the text is not.")
     else:
         source = open_weights(found.path, spec)
-    network = load_network(source, spec, compute, progress)
+    network = load_network(source, spec, compute, progress, weights=found.weights)
     if quantised := [name for name in source.formats if name not in PLAIN_FORMATS]:
-        notes.append(f"{', '.join(quantised)} tensors were dequantised to {compute} on loading.")
+        notes.append(f"{', '.join(quantised)} tensors were converted to {found.weights} on loading.")
     if compute == "bf16" and not HAS_BF16_DOT:
-        notes.append(
-            "This processor has no BF16 dot products: weights and KV cache are BF16, arithmetic is float32."
-        )
-    return OpenModel(spec, network, source.kind, tuple(notes))
+        notes.append("This processor has no BF16 dot products: activations and arithmetic are float32.")
+    return OpenModel(spec, network, found.weights, source.kind, tuple(notes))
 
 
 def require_window(spec: ModelSpec, prompt_tokens: int, output_tokens: int) -> None:

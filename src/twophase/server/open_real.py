@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from twophase.cost.pass_ import Pass, Span
 from twophase.engine.chat import load_chat_template, plain_chat
 from twophase.engine.executor import Executor
 from twophase.engine.kv import KVFormat, new_pool, pool_bytes
 from twophase.engine.memory import available_bytes, require_memory
 from twophase.engine.open import FoundModel, OpenModel, load_model
+from twophase.engine.sampling import Sampling
 from twophase.engine.tokenizer import load_tokenizer
 from twophase.errors import InputError
 from twophase.hardware.accelerator import Accelerator
@@ -23,6 +25,7 @@ from twophase.server.speculation import Speculation, drafter_of
 PROBE_S = 0.2  # for each roof
 POOL_SHARE = 0.25  # of the memory that is left, where nobody says how large the KV pool is
 MOST_CONTEXT, MOST_SEQUENCES, MOST_TOKENS = 8192, 64, 512  # where nobody says
+REHEARSAL, REHEARSED = -2, 64  # a sequence that no scheduler has, and its tokens
 NO_TEMPLATE = "It has no chat template, as base models: chats are written as lines of role: text."
 Report = Callable[[str, float], None]
 
@@ -56,7 +59,7 @@ def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEn
         )
     executor = Executor(model.network, pool, options.threads, drafter)
     report("preparing kernels", 1.0)
-    executor.warm_up()
+    _rehearse(executor, limits)
     report("probing the roofs", 1.0)
     return OpenEngine(
         name=options.name,
@@ -76,6 +79,19 @@ def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEn
             "num_gpu_blocks": str(limits.blocks),
         },
     )
+
+
+def _rehearse(executor: Executor, limits: Limits) -> None:
+    """Compile, or load compiled, all that requests will want, so that none waits for it."""
+    executor.warm_up()
+    rows = min(REHEARSED, limits.context_length - 1, limits.blocks * BLOCK_SIZE, limits.budget)
+    blocks = tuple(range(-(-rows // BLOCK_SIZE)))
+    sampling = Sampling(
+        temperature=1.0, top_k=5, top_p=0.5, min_p=0.1, repetition_penalty=1.1, logprobs=1, min_tokens=1
+    )
+    executor.begin(REHEARSAL, [0] * rows, sampling)
+    executor.run(Pass((Span(REHEARSAL, rows, 0, blocks),)))
+    executor.end(REHEARSAL)
 
 
 class ServingClock(RealClock):
