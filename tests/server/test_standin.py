@@ -1,5 +1,7 @@
 """The stand-in is as fast as the arithmetic says, and as deterministic as a real engine."""
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -94,3 +96,10 @@ def test_rest_is_no_work() -> None:
     before = clock.now()
     clock.advance(0.01)
     assert clock.now() - before >= 0.01
+
+
+def test_it_needs_no_compiler() -> None:
+    rooms = "app, loop, open_standin, running, service"
+    code = f"import sys; from twophase.server import {rooms}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"numba", "llvmlite", "torch", "tokenizers"} & set(loaded.stdout.split())

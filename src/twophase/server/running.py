@@ -1,5 +1,6 @@
 """From an open engine to a process that serves until it is told to stop."""
 
+import gc
 import socket
 import sys
 import threading
@@ -95,4 +96,5 @@ def serve(
     ready()
     server.run(sockets=[listening])
     service.stop(LAST_WORDS_S)
+    gc.freeze()  # else leaving looks through kernels and vocabulary for garbage, for seconds
     return not server.hurried
