@@ -59,7 +59,7 @@ def until_running(url: str) -> None:
 def test_sigterm_drains() -> None:
     received: list[str] = []
     with process() as (server, url):
-        reader = streamed(url, 200, received)  # at about 4.5 ms each
+        reader = streamed(url, 800, received)  # at about 4.5 ms each
         until_running(url)
         server.send_signal(signal.SIGTERM)
         time.sleep(0.2)
@@ -70,7 +70,7 @@ def test_sigterm_drains() -> None:
         reader.join()
         _, errors = server.communicate()
     assert received[-1] == "data: [DONE]"
-    assert len(received) == 201
+    assert len(received) == 801
     assert errors == ""
 
 

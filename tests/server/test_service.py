@@ -60,8 +60,8 @@ def test_who_hangs_up_is_gone_before_the_next_pass() -> None:
                 else:
                     seen = gated.passes
                     with suppress(httpx.ReadTimeout):
-                        client.post("/v1/completions", json=body, timeout=0.3)
-                assert server.service.snapshot().running == 2
+                        client.post("/v1/completions", json=body, timeout=1.0)
+                server.until(lambda: server.service.snapshot().running == 2)
             # the pass under way is its last
             server.until(lambda: len(server.service._inbox) == 1)
             gated.let(1)
@@ -78,7 +78,8 @@ def test_who_waits_in_the_queue_may_hang_up_too() -> None:
         first = pool.submit(ask, server)
         server.until(lambda: server.service.snapshot().running == 1)
         with suppress(httpx.ReadTimeout):
-            server.http.post("/v1/completions", json={"prompt": "a"}, timeout=0.3)
+            server.http.post("/v1/completions", json={"prompt": "a"}, timeout=1.0)
+        server.until(lambda: len(server.service._inbox) == 2)  # it came, and it went
         gated.let(4)
         assert first.result().json()["usage"]["completion_tokens"] == 4
         server.until(lambda: server.service.idle)
