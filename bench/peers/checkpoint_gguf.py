@@ -1,4 +1,4 @@
-"""The checkpoint as GGUF files: BF16, and Q8_0 and Q4_0 by llama.cpp's own quantiser.
+"""The checkpoint as GGUF files: BF16, and F16, Q8_0 and Q4_0 by llama.cpp's own quantiser.
 
 python bench/peers/checkpoint_gguf.py CHECKPOINT DIR        (in llama.cpp's environment)
 """
@@ -26,7 +26,11 @@ NAMES = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
-QUANTISED = {"q8_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0, "q4_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0}
+QUANTISED = {
+    "f16": llama_cpp.LLAMA_FTYPE_MOSTLY_F16,
+    "q8_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0,
+    "q4_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0,
+}
 
 
 def tensors(path: Path) -> dict[str, NDArray[np.uint16]]:
