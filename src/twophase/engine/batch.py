@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ class Batch:
     def items(self, heads: int, kv_heads: int) -> Ints:
         """Attention's work: [n, 4] of (span, first row, tokens, position), longest first."""
         step = max(1, QUERY_ROWS * kv_heads // heads)
-        starts = np.cumsum([0, *(new for new, _ in self.spans)])
+        starts = list(accumulate((new for new, _ in self.spans), initial=0))
         pieces = [
             (span, starts[span] + i, min(step, new - i), context + i)
             for span, (new, context) in enumerate(self.spans)
@@ -36,15 +37,24 @@ class Batch:
 
 
 def make_batch(pass_: Pass, tokens: Mapping[int, Sequence[int]]) -> Batch:
-    """`tokens`: all known token ids of each sequence in the pass."""
+    """`tokens`: all token ids of each sequence in the pass, known and drafted."""
     spans = pass_.spans
-    ids = np.concatenate([tokens[s.sequence][s.context : s.context + s.new] for s in spans]).astype(np.int64)
-    positions = np.concatenate([np.arange(s.context, s.context + s.new) for s in spans])
-    tables = np.zeros((len(spans), max(len(s.blocks) for s in spans)), np.int64)
+    new = np.array([span.new for span in spans], np.int64)
+    ends = np.cumsum(new)
+    span_ids = (tokens[span.sequence][span.context : span.context + span.new] for span in spans)
+    ids = np.fromiter(chain.from_iterable(span_ids), np.int64, pass_.rows)
+    positions = _ranges(np.array([span.context for span in spans], np.int64), new)
+    tables = np.zeros((len(spans), max(len(span.blocks) for span in spans)), np.int64)
     for row, span in enumerate(spans):
         tables[row, : len(span.blocks)] = span.blocks
-    owner = np.repeat(np.arange(len(spans)), [s.new for s in spans])
+    owner = np.repeat(np.arange(len(spans)), new)
     slots = tables[owner, positions // BLOCK_SIZE] * BLOCK_SIZE + positions % BLOCK_SIZE
-    ends = np.cumsum([s.new for s in spans])
-    wanted = [np.arange(end - s.logit_rows, end) for s, end in zip(spans, ends.tolist(), strict=True)]
-    return Batch(ids, positions, slots, tables, np.concatenate(wanted), pass_.shape)
+    wanted = np.array([span.logit_rows for span in spans], np.int64)
+    return Batch(ids, positions, slots, tables, _ranges(ends - wanted, wanted), pass_.shape)
+
+
+def _ranges(starts: Ints, counts: Ints) -> Ints:
+    """starts[i], starts[i] + 1 ... counts[i] of them, one range after another."""
+    before = np.cumsum(counts) - counts
+    ranges: Ints = np.arange(int(counts.sum())) + np.repeat(starts - before, counts)
+    return ranges
