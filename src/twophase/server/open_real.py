@@ -24,7 +24,7 @@ from twophase.server.speculation import Speculation, drafter_of
 
 PROBE_S = 0.2  # for each roof
 POOL_SHARE = 0.25  # of the memory that is left, where nobody says how large the KV pool is
-MOST_CONTEXT, MOST_SEQUENCES, MOST_TOKENS = 8192, 64, 512  # where nobody says
+MOST_CONTEXT, MOST_SEQUENCES, MOST_TOKENS = 8192, 64, 256  # where nobody says
 REHEARSAL, REHEARSED = -2, 64  # a sequence that no scheduler has, and its tokens
 NO_TEMPLATE = "It has no chat template, as base models: chats are written as lines of role: text."
 Report = Callable[[str, float], None]
