@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import vl_convert
+from table import put_between_markers
 
 from twophase.cost.price import price_of
 from twophase.engine.executor import Executor
@@ -93,6 +94,7 @@ def main() -> None:
     parser.add_argument("--output", type=int, default=96)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--png", type=Path)
+    parser.add_argument("--markdown", type=Path, help="a file with markers, to write the table into")
     asked = parser.parse_args()
     model = load_model(find_model(asked.model, "random", "bf16"))
     longest = asked.prompt + asked.output + USER_PROMPT
@@ -103,11 +105,17 @@ def main() -> None:
         run(executor, Log(price), policy, budget, asked.prompt, asked.output)
         for policy, budget in [("decode-first", 64), *POLICIES]  # the first run warms up
     ][1:]
-    print(f"| policy | worst gap (ms) | longest pass (ms) | TTFT of a {asked.prompt}-token prompt (s) |")
-    print("|---|---:|---:|---:|")
+    lines = [
+        f"| policy | worst gap (ms) | longest pass (ms) | TTFT of a {asked.prompt}-token prompt (s) |",
+        "|---|---:|---:|---:|",
+    ]
     for each in runs:
         worst, longest_ms = 1e3 * each.worst_s, 1e3 * each.longest_pass_s
-        print(f"| {each.name} | {worst:,.0f} | {longest_ms:,.0f} | {each.long_ttft_s:.1f} |")
+        lines.append(f"| {each.name} | {worst:,.0f} | {longest_ms:,.0f} | {each.long_ttft_s:.1f} |")
+    print("\n".join(lines))
+    if asked.markdown:
+        text = put_between_markers(asked.markdown.read_text(), "\n".join(lines) + "\n", "bench/stall.py")
+        asked.markdown.write_text(text)
     if asked.png:
         asked.png.write_bytes(vl_convert.vegalite_to_png(chart(runs), scale=2))
 

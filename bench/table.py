@@ -7,7 +7,6 @@ from typing import Any, Literal
 from account import decode_bytes, decode_flops, prefill_flops
 
 OURS = "twophase"
-BEGIN, END = "<!-- bench/engine.py -->", "<!-- end of bench/engine.py -->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +128,9 @@ def _digits(value: float) -> str:
     return f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
-def put_between_markers(text: str, tables: str) -> str:
+def put_between_markers(text: str, tables: str, script: str = "bench/engine.py") -> str:
     """ValueError where the text has no such markers."""
-    head, rest = text.split(BEGIN)
-    _, tail = rest.split(END)
-    return f"{head}{BEGIN}\n\n{tables}\n{END}{tail}"
+    begin, end = f"<!-- {script} -->", f"<!-- end of {script} -->"
+    head, rest = text.split(begin)
+    _, tail = rest.split(end)
+    return f"{head}{begin}\n\n{tables}\n{end}{tail}"

@@ -22,7 +22,9 @@ from twophase.scheduler.request import Outcome
 
 WARMING = -1  # a sequence that no scheduler has
 WARMING_ROWS = 64  # that take the kernels of many rows
-WARMING_SAMPLING = Sampling(temperature=1.0, top_k=2, top_p=0.5, logprobs=1)
+WARMING_SAMPLING = Sampling(
+    temperature=1.0, top_k=5, top_p=0.5, min_p=0.1, repetition_penalty=1.1, logprobs=1, min_tokens=1
+)
 
 
 @dataclass(slots=True)
@@ -50,11 +52,11 @@ class Executor:
         self.known: dict[int, Known] = {}
         self._scratch = Scratch()
         self._salt = secrets.token_bytes(16)
-        numba.set_num_threads(threads)
 
     def warm_up(self) -> None:
         """Compile the kernels of few rows and of many, or load them compiled, by passes that nobody sees."""
-        for rows in (2, min(WARMING_ROWS, self.pool.blocks * BLOCK_SIZE)):
+        room = min(self.pool.blocks * BLOCK_SIZE, self.pool.positions)
+        for rows in (min(2, room), min(WARMING_ROWS, room)):
             self.begin(WARMING, [0] * rows, WARMING_SAMPLING)
             self.run(Pass((Span(WARMING, rows, 0, tuple(range(-(-rows // BLOCK_SIZE)))),)))
             self.end(WARMING)
@@ -65,6 +67,7 @@ class Executor:
         for token in prompt_ids:
             if not 0 <= token < vocabulary:
                 raise InputError(f"token id {token} is outside the model's vocabulary of {vocabulary}")
+        sampling.require_vocabulary(vocabulary)
         ids = list(prompt_ids)
         keys = BlockKeys(BLOCK_SIZE, self._salt)
         self.known[sequence] = Known(ids, SamplerState(sampling, ids), keys, keys.extend(ids))
@@ -95,6 +98,7 @@ class Executor:
     def run(self, pass_: Pass) -> Outcome:
         """One pass; each span that wants logits keeps the next token, and the drafts before it that hold."""
         started = time.perf_counter()
+        numba.set_num_threads(self.threads)  # Numba keeps it for each thread that asks
         drafts = self._drafts(pass_)
         kept = self._keep(pass_, drafts, self.logits(pass_, drafts))
         stopped, planned, keys = [], {}, {}

@@ -36,6 +36,7 @@ class LayerKV:
 class KVPool:
     layers: tuple[LayerKV, ...]
     blocks: int
+    positions: int  # of the longest sequence that it is for
 
     @property
     def bytes(self) -> int:
@@ -71,4 +72,4 @@ def new_pool(spec: ModelSpec, blocks: int, kv: KVFormat, positions: int) -> KVPo
         )
         return LayerKV(arrays, width, *tables(own.rope, own.head_dim))
 
-    return KVPool(tuple(layer(each.attention) for each in spec.layers), blocks)
+    return KVPool(tuple(layer(each.attention) for each in spec.layers), blocks, positions)

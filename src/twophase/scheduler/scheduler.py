@@ -120,10 +120,11 @@ class Scheduler:
         if refusal is None:
             if not self._vacant:
                 self._grow()
-            slot = self._vacant.pop()
+            slot = self._vacant[-1]
+            self._fill(slot, request)  # may raise where a number is too large for the books
+            self._vacant.pop()
             self._slots[request.id] = slot
             self._ids[slot] = request.id
-            self._fill(slot, request)
             enqueue(self.state, slot)
         return refusal
 

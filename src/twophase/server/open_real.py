@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from twophase.cost.pass_ import Pass, Span
 from twophase.engine.chat import load_chat_template, plain_chat
 from twophase.engine.executor import Executor
 from twophase.engine.kv import KVFormat, new_pool, pool_bytes
 from twophase.engine.memory import available_bytes, require_memory
+from twophase.engine.network import activation_bytes
 from twophase.engine.open import FoundModel, OpenModel, load_model
-from twophase.engine.sampling import Sampling
 from twophase.engine.tokenizer import load_tokenizer
 from twophase.errors import InputError
 from twophase.hardware.accelerator import Accelerator
@@ -25,7 +24,6 @@ from twophase.server.speculation import Speculation, drafter_of
 PROBE_S = 0.2  # for each roof
 POOL_SHARE = 0.25  # of the memory that is left, where nobody says how large the KV pool is
 MOST_CONTEXT, MOST_SEQUENCES, MOST_TOKENS = 8192, 64, 256  # where nobody says
-REHEARSAL, REHEARSED = -2, 64  # a sequence that no scheduler has, and its tokens
 NO_TEMPLATE = "It has no chat template, as base models: chats are written as lines of role: text."
 Report = Callable[[str, float], None]
 
@@ -59,7 +57,7 @@ def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEn
         )
     executor = Executor(model.network, pool, options.threads, drafter)
     report("preparing kernels", 1.0)
-    _rehearse(executor, limits)
+    executor.warm_up()
     report("probing the roofs", 1.0)
     return OpenEngine(
         name=options.name,
@@ -81,19 +79,6 @@ def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEn
     )
 
 
-def _rehearse(executor: Executor, limits: Limits) -> None:
-    """Compile, or load compiled, all that requests will want, so that none waits for it."""
-    executor.warm_up()
-    rows = min(REHEARSED, limits.context_length - 1, limits.blocks * BLOCK_SIZE, limits.budget)
-    blocks = tuple(range(-(-rows // BLOCK_SIZE)))
-    sampling = Sampling(
-        temperature=1.0, top_k=5, top_p=0.5, min_p=0.1, repetition_penalty=1.1, logprobs=1, min_tokens=1
-    )
-    executor.begin(REHEARSAL, [0] * rows, sampling)
-    executor.run(Pass((Span(REHEARSAL, rows, 0, blocks),)))
-    executor.end(REHEARSAL)
-
-
 class ServingClock(RealClock):
     lost_s = 0.0
 
@@ -109,17 +94,20 @@ def _limits(model: OpenModel, options: RealOptions) -> Limits:
             f"--context-length {context}: the context window of {spec.name} is {spec.context_length} tokens"
         )
     sequences = sizes.max_sequences or MOST_SEQUENCES
-    block_bytes = pool_bytes(spec, 1, model.network.compute)
+    block_bytes = pool_bytes(spec, 1, options.kv)
     wanted = sizes.kv_pool_bytes or available_bytes() * POOL_SHARE
     blocks = sizes.blocks or min(int(wanted / block_bytes), sequences * -(-context // BLOCK_SIZE))
     if blocks < 1:
         raise InputError(f"a KV pool of {wanted:.0f} bytes has no room for one block of {block_bytes}")
-    require_memory(f"a KV pool of {blocks} blocks", blocks * block_bytes)
+    budget = sizes.max_tokens or max(MOST_TOKENS, sequences)
+    verified = 1 + (options.speculation.most if options.speculation else 0)
+    needed = blocks * block_bytes + activation_bytes(spec, budget, min(budget, sequences * verified))
+    require_memory(f"a KV pool of {blocks} blocks beside passes of {budget} rows", needed)
     return Limits(
         blocks=blocks,
         context_length=context,
         max_sequences=sequences,
-        max_tokens=sizes.max_tokens or max(MOST_TOKENS, sequences),
+        max_tokens=budget,
         block_size=BLOCK_SIZE,
         prefix_cache=sizes.prefix_cache,
     )

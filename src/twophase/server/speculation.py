@@ -4,7 +4,8 @@ import re
 from dataclasses import dataclass
 
 from twophase.engine.drafting import Drafter, LookupDrafter, ModelDrafter
-from twophase.engine.kv import new_pool
+from twophase.engine.kv import new_pool, pool_bytes
+from twophase.engine.memory import require_memory
 from twophase.engine.open import OpenModel, find_model, load_model
 from twophase.errors import InputError
 
@@ -37,5 +38,7 @@ def drafter_of(how: Speculation, model: OpenModel, blocks: int, positions: int, 
             f"--speculate draft:{how.model}: its vocabulary has {drafting.spec.vocab_size} tokens, that of "
             f"{model.spec.name} has {model.spec.vocab_size}; they must be the same"
         )
+    needed = pool_bytes(drafting.spec, blocks, drafting.network.compute)
+    require_memory(f"the KV pool of {drafting.spec.name}, which drafts,", needed)
     pool = new_pool(drafting.spec, blocks, drafting.network.compute, positions)
     return ModelDrafter(drafting.network, pool, how.most, threads)
