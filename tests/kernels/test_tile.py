@@ -9,18 +9,33 @@ from numba import types
 
 from twophase.kernels import operands, tile
 
-TYPES = {"bf16": types.uint16, "float32": types.float32, "int8": types.int8, "int4": types.uint8}
+TYPES = {
+    "bf16": types.uint16,
+    "float32": types.float32,
+    "int16": types.int16,
+    "int8": types.int8,
+    "int4": types.uint8,
+}
 
 
 def assembly(
-    monkeypatch, cpu: str, w: str, x: str, rows: int | None, panels: int, stride: int = 0, group: int = 0
+    monkeypatch,
+    cpu: str,
+    w: str,
+    x: str,
+    rows: int | None,
+    panels: int,
+    stride: int = 0,
+    group: int = 0,
+    vnni: bool = True,
 ) -> str:
-    """The tile of `rows` (None: the most) for an AVX-512 processor."""
+    """The tile of `rows` (None: the most), by default for an AVX-512 processor."""
     monkeypatch.setattr(operands, "REGISTERS", 32)
     monkeypatch.setattr(operands, "REGISTERS_A_VECTOR", 1)
-    monkeypatch.setitem(operands.FEATURES, "avx512bw", True)
+    monkeypatch.setattr(operands, "HAS_INT16_DOT", vnni)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()
     module = ir.Module()
     module.triple = llvm.get_default_triple()
     if not module.triple.startswith("x86_64"):
@@ -40,7 +55,8 @@ def assembly(
 def test_bf16_tile_is_dot_products_without_spills(monkeypatch, panels, stride):
     text = assembly(monkeypatch, "znver4", "bf16", "bf16", None, panels, stride)
     rows = operands.Operands(TYPES["bf16"], TYPES["bf16"]).max_rows(panels)
-    assert len(re.findall("vdpbf16ps", text)) == rows * panels
+    steps = 5 if stride else 1  # four at a time where x is packed, and the rest
+    assert len(re.findall("vdpbf16ps", text)) == steps * rows * panels
     assert not re.findall(r"zmm\d+.*rsp|rsp.*zmm", text)
 
 
@@ -50,13 +66,18 @@ def test_float32_tile_uses_whole_registers(monkeypatch):
     assert "ymm" not in text
 
 
-def test_int4_becomes_bf16_by_one_permutation(monkeypatch):
-    text = assembly(monkeypatch, "znver4", "int4", "bf16", 4, 1, group=16)
-    assert len(re.findall("vpermw", text)) == 4
-    assert len(re.findall("vdpbf16ps", text)) == 16
-
-
-def test_int8_in_float32_uses_whole_registers_without_spills(monkeypatch):
-    text = assembly(monkeypatch, "skylake-avx512", "int8", "float32", 16, 1, group=32)
-    assert len(re.findall(r"vfmadd.*zmm", text)) == 16 * 4 + 16
+@pytest.mark.parametrize(("w", "parts", "group"), [("int8", 2, 32), ("int4", 4, 4)])
+def test_integers_are_dot_products_of_pairs_without_spills(monkeypatch, w, parts, group):
+    text = assembly(monkeypatch, "icelake-server", w, "int16", 5, 1, group=group)
+    # LLVM splits some of them where that shortens a chain
+    assert len(re.findall("vpdpwssd|vpmaddwd", text)) == 5 * parts
     assert not re.findall(r"zmm\d+.*rsp|rsp.*zmm", text)
+
+
+@pytest.mark.parametrize("rows_and_panels", [(1, 4), (5, 1)])
+@pytest.mark.parametrize(("w", "group"), [("int8", 32), ("int4", 4)])
+def test_integers_on_avx2_stay_in_registers(monkeypatch, w, group, rows_and_panels):
+    monkeypatch.setitem(operands.FEATURES, "avx2", True)
+    text = assembly(monkeypatch, "haswell", w, "int16", *rows_and_panels, group=group, vnni=False)
+    assert re.findall("vpmaddwd", text)
+    assert not re.findall(r"ymm\d+.*rsp|rsp.*ymm", text)

@@ -1,4 +1,4 @@
-"""Few rows: the panels stream by once, in order, converted in registers."""
+"""Few rows: the panels stream by once, in order, converted in registers by each tile of rows."""
 
 from typing import Any
 
@@ -9,13 +9,28 @@ from twophase.kernels.blocks import EXPERT, FIRST_ROW, LAST_ROW
 from twophase.kernels.compiling import kernel
 from twophase.kernels.lanes import LANES, load, next_task, splat, store
 from twophase.kernels.panel_tiles import direct_tile, group_size, k_a_word, max_rows_of_pairs
+from twophase.kernels.tile import max_rows
+
+K_BLOCK = 256  # of a panel that stays in the first-level cache while several tiles of rows pass it
 
 
 @kernel()
 def multiply_tile(
-    x: Any, w: Any, scales: Any, y: Any, row: int, rows: int, before: int, first: int, last: int
+    x: Any,
+    x_scales: Any,
+    w: Any,
+    scales: Any,
+    y: Any,
+    row: int,
+    rows: int,
+    before: int,
+    first: int,
+    last: int,
 ) -> None:
-    """y[row : row + rows] += x · panels first..last, which lie behind `before` others; whole k at once."""
+    """y[row : row + rows] += x · panels first..last, which lie behind `before` others.
+
+    One tile of rows takes whole panels, one row several side by side, for sums enough to be under way.
+    """
     n, k = y.shape[1], x.shape[1]
     words, groups = k // k_a_word(w, x), -(-k // group_size(w, x))
     p = first
@@ -25,7 +40,7 @@ def multiply_tile(
             direct_tile(
                 1, words, w, (at * words, (at + 1) * words, (at + 2) * words, (at + 3) * words),
                 scales, (at * groups, (at + 1) * groups, (at + 2) * groups, (at + 3) * groups),
-                x, row * k, k, y, row * n + p * LANES, n,
+                x, row * k, k, x_scales, row * groups, groups, y, row * n + p * LANES, n,
             )  # fmt: skip
             p += 4
     if rows <= max_rows_of_pairs(w, x):
@@ -33,21 +48,32 @@ def multiply_tile(
             at = before + p
             direct_tile(
                 rows, words, w, (at * words, (at + 1) * words), scales, (at * groups, (at + 1) * groups),
-                x, row * k, k, y, row * n + p * LANES, n,
+                x, row * k, k, x_scales, row * groups, groups, y, row * n + p * LANES, n,
             )  # fmt: skip
             p += 2
+    most = max_rows(w, x)
+    tiles = -(-rows // most)
+    depth = k if tiles == 1 else K_BLOCK
     while p < last:
         at = before + p
-        direct_tile(
-            rows, words, w, (at * words,), scales, (at * groups,),
-            x, row * k, k, y, row * n + p * LANES, n,
-        )  # fmt: skip
+        for start in range(0, k, depth):
+            part, done = min(depth, k - start) // k_a_word(w, x), 0
+            w_at, scale_at = at * words + start // k_a_word(w, x), at * groups + start // group_size(w, x)
+            for tile in range(tiles):
+                height = rows // tiles + (1 if tile < rows % tiles else 0)
+                direct_tile(
+                    height, part, w, (w_at,), scales, (scale_at,),
+                    x, (row + done) * k + start, k,
+                    x_scales, (row + done) * groups + start // group_size(w, x), groups,
+                    y, (row + done) * n + p * LANES, n,
+                )  # fmt: skip
+                done += height
         p += 1
 
 
 @kernel()
 def multiply_few(
-    x: Any, w: Any, scales: Any, bias: Any, blocks: Any, step: int, y: Any, counter: Any
+    x: Any, x_scales: Any, w: Any, scales: Any, bias: Any, blocks: Any, step: int, y: Any, counter: Any
 ) -> None:
     """Take `step` panels of a block of rows at a time until none is left."""
     panels = y.shape[1] // LANES
@@ -61,14 +87,23 @@ def multiply_few(
             start = load(bias, p * LANES) if bias.size else splat(np.float32(0))
             for r in range(row, end):
                 store(y, r * y.shape[1] + p * LANES, start)
-        multiply_tile(x, w, scales, y, row, end - row, blocks[block, EXPERT] * panels, first, last)
+        multiply_tile(x, x_scales, w, scales, y, row, end - row, blocks[block, EXPERT] * panels, first, last)
         task = next_task(counter)
 
 
 @kernel(parallel=True)
 def few_rows(
-    x: Any, w: Any, scales: Any, bias: Any, blocks: Any, step: int, y: Any, counter: Any, threads: int
+    x: Any,
+    x_scales: Any,
+    w: Any,
+    scales: Any,
+    bias: Any,
+    blocks: Any,
+    step: int,
+    y: Any,
+    counter: Any,
+    threads: int,
 ) -> None:
-    """y = x · w + bias for blocks of at most max_rows rows; `step` panels are a task."""
+    """y = x · w + bias by blocks of rows; a task is `step` panels. x: bf16, float32, or int16 with scales."""
     for _ in prange(threads):
-        multiply_few(x, w, scales, bias, blocks, step, y, counter)
+        multiply_few(x, x_scales, w, scales, bias, blocks, step, y, counter)

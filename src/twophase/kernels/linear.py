@@ -1,8 +1,10 @@
 """y = x · Wᵀ (+ bias), for any number of rows, from one packed layout of W; and the same for each expert."""
 
+import threading
 from functools import cache
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,8 +12,9 @@ from twophase.kernels.blocks import blocks_of
 from twophase.kernels.few_rows import few_rows
 from twophase.kernels.lanes import LANES
 from twophase.kernels.many_rows import many_rows
-from twophase.kernels.operands import operands_of
+from twophase.kernels.operands import FORMATS, GROUP, operands_of
 from twophase.kernels.packing import Panels, aligned
+from twophase.kernels.rounding import round_to_int16
 from twophase.kernels.tile import PANELS
 
 Array = NDArray[Any]
@@ -21,23 +24,25 @@ SIDE = 8  # panels that pass a block of rows and k, their sums beside it
 SEQUENTIAL_ROWS = 64  # up to here the sums of one panel are done before the next is begun
 TASKS_A_THREAD = 8
 EVERY_ROW = 1 << 40
+MOST_VIEWS = 1000
+_kept = threading.local()  # scratch memory, and views of it
 NO_BIAS = np.zeros(0, np.float32)
 NO_SCALES = np.zeros(0, np.float32)
+FEW = {"bf16": 20, "bf16_dot": 14, "float32": 12, "int8": 12, "int4": 12}  # rows for which x isn't packed
 
 
-def linear(x: Array, w: Panels | Array, bias: Array, y: Array, threads: int) -> None:
+def linear(x: Array, w: Panels, bias: Array, y: Array, threads: int) -> None:
     """y[rows, n] = x[rows, k] · w + bias.
 
     x: float32 or bf16; w: panels of [n, k]; bias: [n], or empty; y: float32. n a multiple of 16.
     """
-    if not isinstance(w, Panels):
-        w = Panels(w, NO_SCALES)
+    x, x_scales = _taken(x, w, threads)
     operands = operands_of(w.values.dtype, x.dtype)
-    if len(x) <= operands.max_rows(PANELS):
-        _few(x, w, bias, _one_block(len(x), EVERY_ROW, 1)[0], y, threads)
+    if len(x) <= FEW[operands.name]:
+        _few(x, x_scales, w, bias, _one_block(len(x), EVERY_ROW, 1)[0], y, threads)
     else:
         most = operands.unpacked.max_rows(PANELS)
-        _many(x, w, bias, *_one_block(len(x), ROW_TILES * most, most), y, threads)
+        _many(x, x_scales, w, bias, *_one_block(len(x), ROW_TILES * most, most), y, threads)
 
 
 def grouped_linear(x: Array, w: Panels, starts: Array, y: Array, threads: int) -> None:
@@ -46,15 +51,28 @@ def grouped_linear(x: Array, w: Panels, starts: Array, y: Array, threads: int) -
     x: [rows, k] sorted by expert; w: the experts' panels of [n, k] one after another; starts: int64
     [experts + 1], each expert's first row.
     """
+    x, x_scales = _taken(x, w, threads)
     operands = operands_of(w.values.dtype, x.dtype)
-    few, most = operands.max_rows(PANELS), operands.unpacked.max_rows(PANELS)
+    few, most = FEW[operands.name], operands.unpacked.max_rows(PANELS)
     blocks = np.empty((len(starts) + len(x) // (ROW_TILES * most), 4), np.int64)
     count, _ = blocks_of(starts, 1, few, EVERY_ROW, 1, blocks)
     if count:
-        _few(x, w, NO_BIAS, blocks[:count], y, threads)
+        _few(x, x_scales, w, NO_BIAS, blocks[:count], y, threads)
     count, tiles = blocks_of(starts, few + 1, EVERY_ROW, ROW_TILES * most, most, blocks)
     if count:
-        _many(x, w, NO_BIAS, blocks[:count], tiles, y, threads)
+        _many(x, x_scales, w, NO_BIAS, blocks[:count], tiles, y, threads)
+
+
+def _taken(x: Array, w: Panels, threads: int) -> tuple[Array, Array]:
+    """x as these weights take it: as it is, or rounded to int16 with its scales [rows, groups], flat."""
+    group = GROUP.get(FORMATS[numba.from_dtype(w.values.dtype)])
+    if not group:
+        return x, NO_SCALES
+    rows, k = x.shape
+    rounded = _scratch("rounded", rows * k, np.dtype(np.int16))
+    scales = _scratch("scales", rows * -(-k // group), np.dtype(np.float32))
+    round_to_int16(x, group, rounded, scales, threads)
+    return rounded.reshape(rows, k), scales
 
 
 @cache
@@ -69,21 +87,36 @@ def _step(panels: int, blocks: int, threads: int, most: int) -> int:
     return max(1, min(most, panels * blocks // (TASKS_A_THREAD * threads)) // 4) * 4
 
 
-def _few(x: Array, w: Panels, bias: Array, blocks: Array, y: Array, threads: int) -> None:
+def _few(x: Array, x_scales: Array, w: Panels, bias: Array, blocks: Array, y: Array, threads: int) -> None:
     step = _step(y.shape[1] // LANES, len(blocks), threads, 128)
-    few_rows(x, w.values, w.scales, bias, blocks, step, y, np.zeros(1, np.int64), threads)
+    few_rows(x, x_scales, w.values, w.scales, bias, blocks, step, y, np.zeros(1, np.int64), threads)
 
 
-def _many(x: Array, w: Panels, bias: Array, blocks: Array, tiles: int, y: Array, threads: int) -> None:
+def _scratch(use: str, size: int, dtype: np.dtype[Any]) -> Array:
+    """Memory that this thread keeps: fresh pages would cost more than a small product."""
+    views: dict[Any, Array] = _kept.__dict__
+    view = views.get((use, size, dtype.char))
+    if view is None:
+        whole, needed = views.get(use), size * dtype.itemsize
+        if whole is None or whole.nbytes < needed or len(views) > MOST_VIEWS:
+            views.clear()
+            whole = views[use] = aligned(needed, np.uint8)
+        view = views[use, size, dtype.char] = whole[:needed].view(dtype)
+    return view
+
+
+def _many(
+    x: Array, x_scales: Array, w: Panels, bias: Array, blocks: Array, tiles: int, y: Array, threads: int
+) -> None:
     operands = operands_of(w.values.dtype, x.dtype)
     most = operands.unpacked.max_rows(PANELS)
-    rows = int((blocks[:, 2] - blocks[:, 1]).max())
+    rows = max(last - first for first, last in blocks[:, 1:3].tolist())
     side = SIDE if rows > SEQUENTIAL_ROWS else PANELS
     step = _step(y.shape[1] // LANES, len(blocks), threads, SIDE if rows > SEQUENTIAL_ROWS else 128)
-    packed = aligned(tiles * most * x.shape[1], x.dtype)
-    sums = aligned((threads, rows * side * LANES), np.float32)
-    buffer = aligned((threads, PANELS * K_BLOCK * LANES), x.dtype)
+    packed = _scratch("packed", tiles * most * x.shape[1], x.dtype)
+    sums = _scratch("sums", threads * rows * side * LANES, np.dtype(np.float32)).reshape(threads, -1)
+    buffer = _scratch("buffer", threads * PANELS * K_BLOCK * LANES, x.dtype).reshape(threads, -1)
     many_rows(
-        x, w.values, w.scales, bias, blocks, tiles, K_BLOCK, step, side, y,
+        x, x_scales, w.values, w.scales, bias, blocks, tiles, K_BLOCK, step, side, y,
         packed, sums, buffer, np.zeros(1, np.int64), threads,
     )  # fmt: skip

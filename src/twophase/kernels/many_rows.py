@@ -15,6 +15,7 @@ from twophase.kernels.panel_tiles import (
     k_a_factor,
     k_a_word,
     max_packed_rows,
+    pack_tile,
     packed_tile,
     ready,
     unpack,
@@ -24,25 +25,22 @@ from twophase.kernels.tile import PANELS
 
 @kernel()
 def pack_tiles(
-    x: Any, blocks: Any, tiles: int, most: int, depth: int, pair: int, packed: Any, part: int, parts: int
+    x: Any, w: Any, blocks: Any, tiles: int, depth: int, packed: Any, part: int, parts: int
 ) -> None:
-    """packed [k / depth][tiles][depth][most] of every `parts`th tile of x; pair: k side by side."""
-    k = x.shape[1]
+    """packed [k / depth][tiles][depth][rows of a whole tile], of every `parts`th tile of x from `part` on."""
+    k, most = x.shape[1], max_packed_rows(w, x)
     for block in range(len(blocks)):
         row, rows = blocks[block, FIRST_ROW], blocks[block, LAST_ROW] - blocks[block, FIRST_ROW]
         count = -(-rows // most)
         for tile in range(count):
             number = blocks[block, FIRST_TILE] + tile
-            if number % parts != part:
-                continue
-            first, end = row + rows * tile // count, row + rows * (tile + 1) // count
-            for start in range(0, k, depth):
-                size = min(depth, k - start)
-                at = start * most * tiles + number * most * size
-                for r in range(end - first):
-                    for i in range(0, size, pair):
-                        for j in range(pair):
-                            packed[at + i * most + r * pair + j] = x[first + r, start + i + j]
+            height = rows // count + (1 if tile < rows % count else 0)
+            if number % parts == part:
+                for start in range(0, k, depth):
+                    size = min(depth, k - start)
+                    at = start * most * tiles + number * most * size
+                    pack_tile(w, height, size // k_a_factor(w, x), x, row * k + start, k, packed, at)
+            row += height
 
 
 @kernel()
@@ -69,14 +67,15 @@ def finish(sums: Any, row: int, rows: int, first: int, last: int, y: Any) -> Non
 
 @kernel()
 def multiply_block(
-    packed: Any, k: int, tiles: int, depth: int, w: Any, scales: Any, first_tile: int, rows: int, before: int,
-    first: int, last: int, sums: Any, buffer: Any,
+    packed: Any, x_scales: Any, k: int, tiles: int, depth: int, w: Any, scales: Any, first_tile: int,
+    first_row: int, rows: int, before: int, first: int, last: int, sums: Any, buffer: Any,
 ) -> None:  # fmt: skip
     """sums += a block of rows · panels first..last, which lie behind `before` others."""
     most = max_packed_rows(w, packed)
     words, groups = k // k_a_word(w, packed), -(-k // group_size(w, packed))
     source = ready(w, packed, buffer)
     count = -(-rows // most)
+    tile_rows, taller = rows // count, rows % count
     for start in range(0, k, depth):
         size = min(depth, k - start)
         part, factors = size // k_a_word(w, packed), size // k_a_factor(w, packed)
@@ -88,27 +87,32 @@ def multiply_block(
             following = at + words * side if last - first > PANELS else at + part
             at0, at1 = (at, at + words) if is_ready(w, packed) else (0, factors)
             scale, out = (before + p) * groups + start // group_size(w, packed), (p - first) * rows
+            x_at = start * most * tiles + first_tile * most * size
+            share = part * side * 64 // count  # of what follows: each tile prefetches as much
+            next_at, next_step = following * 64, share // factors
+            row, xs_at = 0, first_row * groups + start // group_size(w, packed)
             for i in range(count):
-                row = rows * i // count
-                x_at = start * most * tiles + (first_tile + i) * most * size
-                next_at, next_step = part * side * 64 * i // count, part * side * 64 // (count * factors)
+                height = tile_rows + (1 if i < taller else 0)
                 if PANELS == 2 and side == 2:
                     packed_tile(
-                        rows * (i + 1) // count - row, factors, source, (at0, at1),
-                        scales, (scale, scale + groups), packed, x_at, sums, (out + row * 2) * LANES,
-                        w, following * 64 + next_at, next_step,
+                        height, factors, source, (at0, at1),
+                        scales, (scale, scale + groups), packed, x_at, x_scales, xs_at, groups,
+                        sums, (out + row * 2) * LANES, w, next_at, next_step,
                     )  # fmt: skip
                 else:
                     packed_tile(
-                        rows * (i + 1) // count - row, factors, source, (at0,), scales, (scale,),
-                        packed, x_at, sums, (out + row) * LANES, w, following * 64 + next_at, next_step,
+                        height, factors, source, (at0,), scales, (scale,),
+                        packed, x_at, x_scales, xs_at, groups, sums, (out + row) * LANES,
+                        w, next_at, next_step,
                     )  # fmt: skip
+                row, x_at, next_at = row + height, x_at + most * size, next_at + share
+                xs_at += height * groups
 
 
 @kernel()
 def multiply_many(
-    packed: Any, k: int, tiles: int, depth: int, w: Any, scales: Any, bias: Any, blocks: Any, step: int,
-    side: int, y: Any, sums: Any, buffer: Any, counter: Any,
+    packed: Any, x_scales: Any, k: int, tiles: int, depth: int, w: Any, scales: Any, bias: Any, blocks: Any,
+    step: int, side: int, y: Any, sums: Any, buffer: Any, counter: Any,
 ) -> None:  # fmt: skip
     """Take `step` panels of a block of rows at a time, `side` of them side by side, until none is left."""
     panels = y.shape[1] // LANES
@@ -121,7 +125,7 @@ def multiply_many(
             last = min(panels, start + step, first + side)
             begin(bias, rows, first, last, sums)
             multiply_block(
-                packed, k, tiles, depth, w, scales, blocks[block, FIRST_TILE], rows,
+                packed, x_scales, k, tiles, depth, w, scales, blocks[block, FIRST_TILE], row, rows,
                 blocks[block, EXPERT] * panels, first, last, sums, buffer,
             )  # fmt: skip
             finish(sums, row, rows, first, last, y)
@@ -130,15 +134,14 @@ def multiply_many(
 
 @kernel(parallel=True)
 def many_rows(
-    x: Any, w: Any, scales: Any, bias: Any, blocks: Any, tiles: int, depth: int, step: int, side: int, y: Any,
-    packed: Any, sums: Any, buffer: Any, counter: Any, threads: int,
+    x: Any, x_scales: Any, w: Any, scales: Any, bias: Any, blocks: Any, tiles: int, depth: int, step: int,
+    side: int, y: Any,    packed: Any, sums: Any, buffer: Any, counter: Any, threads: int,
 ) -> None:  # fmt: skip
     """y = x · w + bias; packed, sums and buffer (a row a thread): scratch; a task is `step` panels."""
-    most, pair = max_packed_rows(w, x), k_a_factor(w, x)
     for thread in prange(threads):
-        pack_tiles(x, blocks, tiles, most, depth, pair, packed, thread, threads)
+        pack_tiles(x, w, blocks, tiles, depth, packed, thread, threads)
     for thread in prange(threads):
         multiply_many(
-            packed, x.shape[1], tiles, depth, w, scales, bias, blocks, step, side, y,
+            packed, x_scales, x.shape[1], tiles, depth, w, scales, bias, blocks, step, side, y,
             sums[thread], buffer[thread], counter,
         )  # fmt: skip

@@ -46,7 +46,7 @@ def panel_sizes(n: int, k: int, format: str) -> tuple[int, int]:
 
 
 def panel_bytes(n: int, k: int, format: str) -> int:
-    """What a matrix [n, k] takes, its scales included: 8.125 bits a weight in int8, 4.125 in int4."""
+    """What a matrix [n, k] takes, its scales included: 8.125 bits a weight in int8, 4.5 in int4."""
     return n * k * BITS[format] // 8 + 2 * panel_sizes(n, k, format)[1]
 
 

@@ -7,7 +7,7 @@ from numba import types
 from numba.core import cgutils
 
 from twophase.kernels.compiling import intrinsic
-from twophase.kernels.lanes import I1, I8, I64, POINTER, array_address
+from twophase.kernels.lanes import I1, I8, I32, I64, POINTER, array_address
 from twophase.kernels.operands import WORD_BYTES, Operands
 from twophase.kernels.tile import PANELS, SCALE_BYTES, emit_rows, most_rows, tile_function
 
@@ -24,16 +24,33 @@ def byte_address(
 
 
 @intrinsic
-def direct_tile(typingctx, rows, words, w, w_at, scales, scale_at, x, x_at, x_row, y, y_at, y_row):  # type: ignore[no-untyped-def]
+def direct_tile(typingctx, rows, words, w, w_at, scales, scale_at, x, x_at, x_row, xs, xs_at, xs_row, y, y_at, y_row):  # type: ignore[no-untyped-def]  # fmt: skip  # noqa: E501
     """y[rows, 16·panels] += x[rows] · `words` words of each panel, whatever the format.
 
-    w_at, scale_at: where each panel starts, in words and in groups; x_at, x_row, y_at, y_row in elements.
+    w_at, scale_at: where each panel starts, in words and in groups; xs: scales of x, [rows, groups], where
+    it is int16; x_at, x_row, xs_at, xs_row, y_at, y_row in elements.
     """
     operands, panels = Operands(w.dtype, x.dtype), len(w_at)
     group = operands.group // operands.k_a_word
 
     def generate(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        rows_, words_, w_, w_at_, scales_, scale_at_, x_, x_at_, x_row_, y_, y_at_, y_row_ = args
+        (
+            rows_,
+            words_,
+            w_,
+            w_at_,
+            scales_,
+            scale_at_,
+            x_,
+            x_at_,
+            x_row_,
+            xs_,
+            xs_at_,
+            xs_row_,
+            y_,
+            y_at_,
+            y_row_,
+        ) = args
         arguments = [
             words_,
             array_address(context, b, x, x_, x_at_),
@@ -49,19 +66,20 @@ def direct_tile(typingctx, rows, words, w, w_at, scales, scale_at, x, x_at, x_ro
         if group:
             starts = cgutils.unpack_tuple(b, scale_at_, panels)
             arguments += [byte_address(context, b, scales, scales_, at, SCALE_BYTES) for at in starts]
+            arguments += [array_address(context, b, xs, xs_, xs_at_), b.mul(xs_row_, I64(4))]
         most = operands.max_rows(panels)
         emit_rows(
             b, rows_, most, lambda n: tile_function(b.module, operands, n, panels, group=group), arguments
         )
         return context.get_dummy_value()
 
-    integer, at = types.intp, types.UniTuple(types.intp, panels)
-    signature = types.void(integer, integer, w, at, scales, at, x, integer, integer, y, integer, integer)
+    i, at = types.intp, types.UniTuple(types.intp, panels)
+    signature = types.void(i, i, w, at, scales, at, x, i, i, xs, i, i, y, i, i)
     return signature, generate
 
 
 @intrinsic
-def packed_tile(typingctx, rows, words, w, w_at, scales, scale_at, x, x_at, y, y_at, stored, next_at, step):  # type: ignore[no-untyped-def]  # fmt: skip
+def packed_tile(typingctx, rows, words, w, w_at, scales, scale_at, x, x_at, xs, xs_at, xs_row, y, y_at, stored, next_at, step):  # type: ignore[no-untyped-def]  # fmt: skip  # noqa: E501
     """y[rows][16·panels], contiguous, += a packed tile of x · panels that need no conversion.
 
     w_at, scale_at: where each panel starts, in words and in groups; stored: all panels as they are stored,
@@ -72,7 +90,24 @@ def packed_tile(typingctx, rows, words, w, w_at, scales, scale_at, x, x_at, y, y
     stride = operands.max_rows(PANELS)
 
     def generate(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        rows_, words_, w_, w_at_, scales_, scale_at_, x_, x_at_, y_, y_at_, stored_, next_at_, step_ = args
+        (
+            rows_,
+            words_,
+            w_,
+            w_at_,
+            scales_,
+            scale_at_,
+            x_,
+            x_at_,
+            xs_,
+            xs_at_,
+            xs_row_,
+            y_,
+            y_at_,
+            stored_,
+            next_at_,
+            step_,
+        ) = args
         arguments = [
             words_,
             array_address(context, b, x, x_, x_at_),
@@ -88,6 +123,7 @@ def packed_tile(typingctx, rows, words, w, w_at, scales, scale_at, x, x_at, y, y
         if group:
             starts = cgutils.unpack_tuple(b, scale_at_, panels)
             arguments += [byte_address(context, b, scales, scales_, at, SCALE_BYTES) for at in starts]
+            arguments += [array_address(context, b, xs, xs_, xs_at_), b.mul(xs_row_, I64(4))]
         arguments.append(byte_address(context, b, stored, stored_, next_at_, 1))
 
         def function(count: int) -> ir.Function:
@@ -97,7 +133,39 @@ def packed_tile(typingctx, rows, words, w, w_at, scales, scale_at, x, x_at, y, y
         return context.get_dummy_value()
 
     i, at = types.intp, types.UniTuple(types.intp, panels)
-    return types.void(i, i, w, at, scales, at, x, i, y, i, stored, i, i), generate
+    return types.void(i, i, w, at, scales, at, x, i, xs, i, i, y, i, stored, i, i), generate
+
+
+@intrinsic
+def pack_tile(typingctx, w, rows, factors, x, x_at, x_row, packed, at):  # type: ignore[no-untyped-def]
+    """packed [factors][rows of a whole tile] = x[rows], a factor one k, or two side by side in bf16.
+
+    x_at, x_row, at in elements; the rows that a smaller tile lacks are copies of its last.
+    """
+    whole = Operands(w.dtype, x.dtype).unpacked.max_rows(PANELS)
+    item = x.dtype.bitwidth // 8
+
+    def generate(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        _, rows_, factors_, x_, x_at_, x_row_, packed_, at_ = args
+        first, target = (
+            array_address(context, b, x, x_, x_at_),
+            array_address(context, b, packed, packed_, at_),
+        )
+        last = b.sub(rows_, I64(1))
+        sources = []
+        for row in range(whole):
+            real = b.select(b.icmp_signed("<", I64(row), last), I64(row), last)
+            sources.append(b.gep(first, [b.mul(b.mul(real, x_row_), I64(item))], source_etype=I8))
+        with cgutils.for_range(b, factors_, intp=I64) as loop:
+            to = b.gep(target, [b.mul(loop.index, I64(4 * whole))], source_etype=I8)
+            for row, source in enumerate(sources):
+                value = b.load(b.gep(source, [b.mul(loop.index, I64(4))], source_etype=I8), typ=I32, align=2)
+                place = b.bitcast(b.gep(to, [I64(4 * row)], source_etype=I8), I32.as_pointer())
+                b.store(value, place, align=2)
+        return context.get_dummy_value()
+
+    i = types.intp
+    return types.void(w, i, i, x, i, i, packed, i), generate
 
 
 @intrinsic
@@ -152,5 +220,5 @@ def _constant_of(value: Any) -> Any:
 
 is_ready = _constant_of(lambda operands: operands.ready)
 k_a_word = _constant_of(lambda operands: operands.k_a_word)
-k_a_factor = _constant_of(lambda operands: 2 if operands.dot else 1)
+k_a_factor = _constant_of(lambda operands: operands.k_a_factor)
 group_size = _constant_of(lambda operands: operands.group or 1 << 40)  # of k

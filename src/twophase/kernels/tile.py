@@ -16,6 +16,7 @@ from numba.core import cgutils
 
 from twophase.kernels.compiling import intrinsic
 from twophase.kernels.lanes import (
+    F32,
     F32S,
     FEATURES,
     I1,
@@ -26,8 +27,10 @@ from twophase.kernels.lanes import (
     LANES,
     POINTER,
     array_address,
+    broadcast,
     call,
     constant,
+    integers,
     widen,
 )
 from twophase.kernels.operands import (
@@ -40,7 +43,7 @@ from twophase.kernels.operands import (
 
 __all__ = ["HAS_BF16_DOT", "activation_dtype"]
 
-PREFETCH_BYTES = 4096
+PREFETCH_BYTES = 12 << 10  # ahead of the stream, into the second-level cache
 PANELS = 2 if REGISTERS_A_VECTOR == 1 else 1  # side by side, where there are many rows
 SCALE_BYTES = 2 * LANES  # of a group of a panel
 
@@ -58,7 +61,8 @@ def instructions(compute: str) -> str:
 def tile_function(
     module: ir.Module, operands: Operands, rows: int, panels: int, stride: int = 0, group: int = 0
 ) -> ir.Function:
-    """Emit f(words, x, x row bytes, y, y row bytes, accumulate, each panel's w ..., each panel's scales ...).
+    """Emit f(words, x, x row bytes, y, y row bytes, accumulate, each panel's w ...), and with groups
+    (..., each panel's scales ..., x's scales, bytes of a row of these).
 
     stride: rows of a packed x, 0 where it isn't packed, which then has as x row bytes those to prefetch
     a word, and behind all others where from; group: words with one scale, 0 without scales.
@@ -66,8 +70,12 @@ def tile_function(
     name = f"twophase_tile_{operands.name}_{rows}x{panels}_{stride}_{group}"
     if name in module.globals:
         return module.globals[name]
-    pointers = [POINTER] * ((2 * panels if group else panels) + bool(stride))
-    signature = ir.FunctionType(ir.VoidType(), [I64, POINTER, I64, POINTER, I64, I1, *pointers])
+    more: list[ir.Type] = [POINTER] * panels
+    if group:
+        more += [*[POINTER] * panels, POINTER, I64]
+    if stride:
+        more += [POINTER]
+    signature = ir.FunctionType(ir.VoidType(), [I64, POINTER, I64, POINTER, I64, I1, *more])
     function = ir.Function(module, signature, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
@@ -88,17 +96,22 @@ def tile_function(
         return b.gep(x, [b.add(offset, I64(4 * part))], source_etype=I8)
 
     def step(at: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
-        loaded = []
-        if stride:
-            prefetch(b, b.gep(rest[-1], [b.mul(at, x_row)], source_etype=I8))
-        for panel in range(panels):
+        def word(panel: int) -> ir.Value:
             address = b.gep(w[panel], [b.mul(at, I64(WORD_BYTES))], source_etype=I8)
             if not stride:
-                ahead = b.gep(address, [I64(PREFETCH_BYTES)], source_etype=I8)
-                prefetch(b, ahead)
-            loaded.append(operands.load_word(b, address))
+                prefetch(b, b.gep(address, [I64(PREFETCH_BYTES)], source_etype=I8))
+            return operands.load_word(b, address)
+
+        if rows == 1:  # x stays, and panels come one by one
+            xs = [operands.load_x(b, x_address(0, at, i)) for i in range(operands.parts)]
+            for panel in range(panels):
+                own = word(panel)
+                for i, row_x in enumerate(xs):
+                    sums[panel] = operands.multiply_add(b, operands.part(b, own, i), row_x, sums[panel])
+            return sums
+        words_ = [word(panel) for panel in range(panels)]
         for i in range(operands.parts):
-            parts = [operands.part(b, word, i) for word in loaded]
+            parts = [operands.part(b, own, i) for own in words_]
             for row in range(rows):
                 row_x = operands.load_x(b, x_address(row, at, i))
                 for panel, part in enumerate(parts):
@@ -114,10 +127,12 @@ def tile_function(
         body, after = b.append_basic_block("body"), b.append_basic_block("after")
         b.branch(head)
         b.position_at_end(head)
-        i, phis = b.phi(I64), [b.phi(F32S) for _ in sums]
+        i, phis = b.phi(I64), [b.phi(operands.sum_type) for _ in sums]
         b.cbranch(b.icmp_signed("<=", b.add(i, I64(unroll)), end), body, after)
         b.position_at_end(body)
         new = list(phis)
+        if stride:
+            prefetch(b, b.gep(rest[-1], [b.mul(i, x_row)], source_etype=I8))
         for u in range(unroll):
             new = step(b.add(i, I64(u)), new)
         following, last = b.add(i, I64(unroll)), b.block
@@ -129,14 +144,15 @@ def tile_function(
         return i, list(phis)
 
     def product(first: ir.Value, end: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
-        # a larger one would spill, and its loop costs nothing beside it
-        unroll = 4 // operands.parts if rows * panels <= 4 else 1
+        # Not to spill: a large tile whose x isn't packed has a pointer to every row and words to convert.
+        small = rows * panels <= 4
+        unroll = 4 if stride or (small and group == 4) else max(1, 4 // operands.parts) if small else 1
         done = first
         if unroll > 1:
             done, sums = loop(done, end, sums, unroll)
         return loop(done, end, sums, 1)[1]
 
-    nothing = [constant(0.0)] * (rows * panels)
+    nothing = [integers(0) if operands.integer else constant(0.0)] * (rows * panels)
     if not group:
         entry, loading, summing = b.block, b.append_basic_block("load"), b.append_basic_block("sum")
         b.cbranch(accumulate, loading, summing)
@@ -156,20 +172,27 @@ def tile_function(
             end = b.add(first, I64(group))
             end = b.select(b.icmp_signed("<", end, words), end, words)
             sums = product(first, end, nothing)
+            w_scales = []
             for panel in range(panels):
                 address = b.gep(scales[panel], [b.mul(number, I64(SCALE_BYTES))], source_etype=I8)
-                scale = widen(b, b.load(address, typ=I16S, align=2))
-                for index in range(panel, rows * panels, panels):
-                    y_at = y_address(index)
-                    b.store(
-                        call(b, "llvm.fma.v16f32", sums[index], scale, b.load(y_at, align=4)), y_at, align=4
-                    )
+                w_scales.append(widen(b, b.load(address, typ=I16S, align=2)))
+            x_scales, x_scales_row = rest[2 * panels : 2 * panels + 2]
+            for row in range(rows):
+                offset = b.add(b.mul(x_scales_row, I64(row)), b.mul(number, I64(4)))
+                x_scale = broadcast(
+                    b, b.load(b.gep(x_scales, [offset], source_etype=I8), typ=F32, align=4), F32S
+                )
+                for panel, w_scale in enumerate(w_scales):
+                    index = row * panels + panel
+                    y_at, scale = y_address(index), b.fmul(x_scale, w_scale)
+                    value = b.sitofp(sums[index], F32S)
+                    b.store(call(b, "llvm.fma.v16f32", value, scale, b.load(y_at, align=4)), y_at, align=4)
     b.ret_void()
     return function
 
 
 def prefetch(b: ir.IRBuilder, address: ir.Value) -> None:
-    call(b, "llvm.prefetch.p0", address, I32(0), I32(3), I32(1), returns=ir.VoidType())
+    call(b, "llvm.prefetch.p0", address, I32(0), I32(2), I32(1), returns=ir.VoidType())
 
 
 def emit_rows(b: Any, rows: Any, most: int, function: Any, arguments: list[Any]) -> None:

@@ -126,6 +126,3 @@ class Health(BaseModel):
 
 class Version(BaseModel):
     version: str
-
-
-Document = dict[str, Any]

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from twophase import __version__
 from twophase.server import answers
 from twophase.server.answering import streamed_answer, whole_answer
-from twophase.server.asking import of_chat, of_completion, require_model, tokens_of
+from twophase.server.asking import of_chat, of_completion, require_model, text_of, tokens_of
 from twophase.server.errors import ApiError, of_validation
 from twophase.server.guard import Guard
 from twophase.server.metrics import Page
@@ -55,8 +55,9 @@ def new_app(service: Service, *, api_keys: Collection[str], max_body: int, metri
 
     @app.get("/health", response_model=answers.Health, responses=fails(503))
     async def health() -> Any:
-        if service.draining:
-            raise ApiError(503, "the server is shutting down", code="shutting_down")
+        refusal = service.refusal
+        if refusal is not None:
+            raise ApiError(refusal.status, refusal.message, code=refusal.code)
         return {"status": "ok"}
 
     @app.get("/version", response_model=answers.Version)
@@ -79,7 +80,7 @@ def new_app(service: Service, *, api_keys: Collection[str], max_body: int, metri
     @app.post("/v1/completions", response_model=answers.CompletionAnswer, responses=GENERATES)
     async def completions(body: CompletionRequest, request: Request) -> Response:
         require_model(body.model, engine)
-        asked = await of_completion(body, engine)
+        asked = await of_completion(body, engine, service.most_sequences)
         writer = Writer("completion", engine.name, engine.tokenizer, asked)
         writer.echo, writer.with_ids = bool(body.echo), bool(body.return_token_ids)
         return await _answer(writer, body, request)
@@ -87,15 +88,12 @@ def new_app(service: Service, *, api_keys: Collection[str], max_body: int, metri
     @app.post("/v1/chat/completions", response_model=answers.ChatAnswer, responses=GENERATES)
     async def chat(body: ChatRequest, request: Request) -> Response:
         require_model(body.model, engine)
-        asked = await of_chat(body, engine)
+        asked = await of_chat(body, engine, service.most_sequences)
         writer = Writer("chat", engine.name, engine.tokenizer, asked)
         writer.with_ids = bool(body.return_token_ids)
         return await _answer(writer, body, request)
 
     async def _answer(writer: Writer, body: CompletionRequest | ChatRequest, request: Request) -> Response:
-        wanted, most = len(writer.asked.asks), service.most_sequences
-        if wanted > most:
-            raise ApiError(400, f"{wanted} sequences asked for at once; this server takes {most}", param="n")
         if body.stream:
             options = body.stream_options or StreamOptions()
             return await streamed_answer(service, writer, request.receive, options)
@@ -111,9 +109,7 @@ def new_app(service: Service, *, api_keys: Collection[str], max_body: int, metri
     @app.post("/detokenize", response_model=answers.Prompt, responses=READS)
     async def detokenize(body: DetokenizeRequest) -> Any:
         require_model(body.model, engine)
-        if any(token >= engine.vocabulary for token in body.tokens):
-            raise ApiError(400, f"token ids are below {engine.vocabulary}", param="tokens")
-        return {"prompt": engine.tokenizer.decode(body.tokens)}
+        return {"prompt": await text_of(body.tokens, engine)}
 
     return app
 

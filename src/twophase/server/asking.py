@@ -14,14 +14,15 @@ from twophase.server.errors import ApiError
 from twophase.server.events import Ask
 from twophase.server.protocol import ChatRequest, CompletionRequest, Generation, Message
 
-SHORT = 2000  # letters that are tokenised at once; what is longer leaves the event loop free meanwhile
+SHORT = 2000  # letters or tokens that are converted at once; what is longer leaves the event loop free
+TAKEN = ("messages", "self")  # names that no template can be given anything else under
 COMPLETION_TOKENS = 16  # OpenAI's default
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
     ids: Sequence[int]
-    text: str
+    text: str = ""  # of token ids only where they are echoed
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Asked:
         return self.prompts[choice // self.n]
 
 
-async def of_completion(body: CompletionRequest, engine: OpenEngine) -> Asked:
+async def of_completion(body: CompletionRequest, engine: OpenEngine, most_sequences: int) -> Asked:
     unsupported = {
         "suffix": bool(body.suffix),
         "best_of": body.best_of is not None and body.best_of != (body.n or 1),
@@ -51,11 +52,17 @@ async def of_completion(body: CompletionRequest, engine: OpenEngine) -> Asked:
         several = [[token for token in given if isinstance(token, int)]]
     else:
         several = [each for each in given if not isinstance(each, int)]
+    _require_room(len(several) * (body.n or 1), most_sequences)
     prompts = [await _prompt(each, engine) for each in several]
-    return _asked(body, engine, prompts, "prompt", body.max_tokens, COMPLETION_TOKENS, body.logprobs)
+    asked = _asked(body, engine, prompts, "prompt", body.max_tokens, COMPLETION_TOKENS, body.logprobs)
+    if not body.echo:
+        return asked
+    return replace(
+        asked, prompts=[replace(each, text=each.text or await _decode(each.ids, engine)) for each in prompts]
+    )
 
 
-async def of_chat(body: ChatRequest, engine: OpenEngine) -> Asked:
+async def of_chat(body: ChatRequest, engine: OpenEngine, most_sequences: int) -> Asked:
     _refuse(
         {
             "tools": bool(body.tools),
@@ -66,7 +73,12 @@ async def of_chat(body: ChatRequest, engine: OpenEngine) -> Asked:
     )
     if body.top_logprobs is not None and not body.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs to be true", param="top_logprobs")
-    prompt = await _chat_prompt(body.messages, engine, dict(body.chat_template_kwargs or {}))
+    more = dict(body.chat_template_kwargs or {})
+    for name in more:
+        if name in TAKEN or not name.isidentifier():
+            raise ApiError(400, f"{name[:40]!a} is no name of a template's", param="chat_template_kwargs")
+    _require_room(body.n or 1, most_sequences)
+    prompt = await _chat_prompt(body.messages, engine, more)
     most = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     return _asked(body, engine, [prompt], "messages", most, engine.default_output, logprobs)
@@ -81,6 +93,19 @@ async def tokens_of(
     if messages is not None:
         return (await _chat_prompt(messages, engine, {})).ids
     return await _encode(prompt or "", bos, engine)
+
+
+async def text_of(ids: Sequence[int], engine: OpenEngine) -> str:
+    """For /detokenize."""
+    if len(ids) > engine.longest:
+        raise ApiError(
+            400,
+            f"{len(ids)} tokens; the longest text has {engine.longest}",
+            param="tokens",
+            code="context_length_exceeded",
+        )
+    _require_known(ids, "tokens", engine)
+    return await _decode(ids, engine)
 
 
 def require_model(model: str | None, engine: OpenEngine) -> None:
@@ -104,12 +129,26 @@ def _refuse(unsupported: dict[str, bool]) -> None:
 async def _prompt(given: str | Sequence[int], engine: OpenEngine) -> Prompt:
     if isinstance(given, str):
         return Prompt(await _encode(given, True, engine), given)
-    beyond = next((token for token in given if token >= engine.vocabulary), None)
+    _require_known(given, "prompt", engine)
+    return Prompt(given)
+
+
+def _require_known(ids: Sequence[int], where: str, engine: OpenEngine) -> None:
+    beyond = next((token for token in ids if token >= engine.vocabulary), None)
     if beyond is not None:
         raise ApiError(
-            400, f"token id {beyond} is not in the vocabulary of {engine.vocabulary}", param="prompt"
+            400, f"token id {beyond} is not in the vocabulary of {engine.vocabulary}", param=where
         )
-    return Prompt(given, engine.tokenizer.decode(given))
+
+
+def _require_room(wanted: int, most: int) -> None:
+    if wanted > most:
+        raise ApiError(400, f"{wanted} sequences asked for at once; this server takes {most}", param="n")
+
+
+async def _decode(ids: Sequence[int], engine: OpenEngine) -> str:
+    decode = engine.tokenizer.decode
+    return decode(ids) if len(ids) < SHORT else await run_in_threadpool(decode, ids)
 
 
 async def _encode(text: str, bos: bool, engine: OpenEngine) -> list[int]:
@@ -180,6 +219,7 @@ def _asked(
                 sampling=replace(sampling, seed=sampling.seed + i),
                 max_output=output,
                 stops=stops,
+                include_stop=bool(body.include_stop_str_in_output),
                 priority=body.priority or 0,
             )
             for i in range(n)

@@ -24,6 +24,7 @@ REQUEST_TOKENS = tuple(digit * 10**power for power in range(6) for digit in (1, 
 SEQUENCES = (1, 2, 5, 10, 20)
 
 REASONS = ("stop", "length", "abort", "error")
+REFUSALS = ("queue_full", "never_fits")
 
 
 @dataclass(slots=True)
@@ -57,7 +58,7 @@ class Counters:
     accepted_tokens: int = 0
     accepted_at: Counter[int] = field(default_factory=Counter)  # by the draft token's place
     ended: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(REASONS, 0)))
-    refused: Counter[str] = field(default_factory=Counter)  # by reason
+    refused: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(REFUSALS, 0)))
     ttft_s: Distribution = field(default_factory=lambda: Distribution(TTFT_S))
     gap_s: Distribution = field(default_factory=lambda: Distribution(GAP_S))
     tpot_s: Distribution = field(default_factory=lambda: Distribution(GAP_S))

@@ -16,6 +16,7 @@ class Ask:
     sampling: Sampling
     max_output: int
     stops: tuple[str, ...] = ()
+    include_stop: bool = False  # in the text
     priority: int = 0
 
 

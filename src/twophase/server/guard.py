@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from twophase.server.errors import ApiError
 
 BODY_S = 60.0  # that a client may take to send its body
-OPEN_PATHS = frozenset({"/health", "/metrics", "/version", "/openapi.json", "/docs"})
+OPEN_PATHS = frozenset({"/health", "/metrics", "/version", "/openapi.json"})
 
 
 @dataclass(frozen=True, slots=True)

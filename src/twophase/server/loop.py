@@ -43,7 +43,7 @@ class Loop:
         self._last: tuple[Pass, Outcome] = Pass(()), Outcome({})
         self._left_some = False  # the last plan had no room for everyone
         self._texts = Texts(engine.executor, engine.tokenizer)
-        self._begin_anew()
+        self._begin_books()
 
     @property
     def running(self) -> int:
@@ -59,12 +59,6 @@ class Loop:
         full = self._left_some and self.waiting
         return 0 if full else self.engine.limits.max_sequences - self.running
 
-    def count(self) -> Counters:
-        """The counters, up to date."""
-        books = self._scheduler
-        self.counters.scheduled(books.preemptions, books.prefix_queries, books.prefix_hits)
-        return self.counters
-
     @property
     def used_blocks(self) -> int:
         return self._scheduler.used_blocks
@@ -79,11 +73,12 @@ class Loop:
             except InputError as error:
                 failed = Failed(400, str(error))
             except Exception as error:
-                failed = _failed(error)
+                failed = failure(error)
             if failed is not None:
                 self.cancel(numbers[:choice])
-                self.counters.refused["never_fits"] += 1
-                _tell([outlet], failed)
+                if failed.status == 400:
+                    self.counters.refused["never_fits"] += 1
+                tell([outlet], failed)
                 return
 
     def cancel(self, numbers: Iterable[int], failed: Failed | None = None) -> None:
@@ -95,7 +90,7 @@ class Loop:
             self._leave(number, "error" if failed else "abort")
         note_cancelled(self._scheduler, self._log)
         if failed is not None:
-            _tell(outlets, failed)
+            tell(outlets, failed)
 
     def step(self) -> bool:
         """The next pass. False where there was none to run."""
@@ -105,13 +100,15 @@ class Loop:
                 self._hand_out(done)
             return done is not None
         except PassFailed as failed:
-            told = _failed(failed.__cause__ or failed)
+            told = failure(failed.__cause__ or failed)
             print(f"twophase: a pass failed: {told.message}", file=sys.stderr, flush=True)
             self._fail(failed.ids, told)
         except Exception as error:  # the books themselves are lost: everyone ends, and new ones begin
-            told = _failed(error)
+            told = failure(error)
             print(f"twophase: the scheduler failed: {told.message}", file=sys.stderr, flush=True)
-            self._begin_anew()
+            self._count()
+            self.counters.began_anew()
+            self._begin_books()
             self._fail(list(self.live), told)
         finally:
             self._log.passes.clear()  # what has ended is counted; a server keeps no lists
@@ -121,29 +118,33 @@ class Loop:
     def run(self, pass_: Pass) -> Outcome:
         """Of the pass that was just scheduled: what `step` takes for the executor."""
         self._left_some = self._scheduler.waiting > 0
+        self._count()
         outcome = self._texts.run(pass_)
         self._last = pass_, outcome
         return outcome
 
     def _add(self, number: int, ask: Ask, outlet: Outlet, choice: int, arrival_s: float) -> str | None:
-        executor = self.engine.executor
+        executor, refusal = self.engine.executor, None
         executor.begin(number, ask.prompt_ids, ask.sampling)
-        request = Request(
-            id=number,
-            prompt_tokens=len(ask.prompt_ids),
-            max_output=ask.max_output,
-            priority=ask.priority,
-            block_keys=executor.prompt_keys(number),
-        )
-        self._texts.begin(number, ask)
-        refusal = take_in(arrival_s, request, self._scheduler, self._log)
-        if refusal is not None:
-            self._texts.end(number)
-            executor.end(number)
-            return refusal
-        self.live[number] = Live(ask, outlet, choice, self._log.open[number])
-        self.counters.request_max_output.observe(ask.max_output)
-        return None
+        try:
+            request = Request(
+                id=number,
+                prompt_tokens=len(ask.prompt_ids),
+                max_output=ask.max_output,
+                priority=ask.priority,
+                block_keys=executor.prompt_keys(number),
+            )
+            self._texts.begin(number, ask)
+            refusal = take_in(arrival_s, request, self._scheduler, self._log)
+            if refusal is None:
+                self.live[number] = Live(ask, outlet, choice, self._log.open[number])
+                self.counters.request_max_output.observe(ask.max_output)
+        finally:
+            if number not in self.live:  # refused, or something raised
+                self._scheduler.cancel(number)
+                self._texts.end(number)
+                executor.end(number)
+        return refusal
 
     def _leave(self, number: int, reason: str) -> None:
         live = self.live.pop(number)
@@ -157,28 +158,32 @@ class Loop:
         now, finished = self.engine.clock.now(), set(done.finished)
         pass_, outcome = self._last
         self.counters.pass_tokens.observe(pass_.rows)
-        self.meter.passed(pass_, done.record.seconds, now)
+        prompts = [self.live[span.sequence].record.prompt_tokens for span in pass_.spans]
+        self.meter.passed(pass_, prompts, done.record.seconds, now)
         batches: dict[Outlet, list[Event]] = defaultdict(list)
-        for span in pass_.spans:
-            number = span.sequence
-            ids = done.tokens.get(number, ())
-            if not ids and number not in finished:
-                continue
-            live = self.live[number]
-            if span.logit_rows > 1:
-                self.counters.verified(span.logit_rows - 1, max(0, len(ids) - 1))
-            self.counters.came(live.record, len(ids))
-            said = self._said(number, live, ids, number in finished, number in outcome.stopped)
-            batches[live.outlet].append(said)
-            if said.finish is not None:
-                self._leave(number, said.finish)
-        _hand_over(batches)
+        try:
+            for span in pass_.spans:
+                number = span.sequence
+                ids = done.tokens.get(number, ())
+                if not ids and number not in finished:
+                    continue
+                live = self.live[number]
+                if span.logit_rows > 1:
+                    self.counters.verified(span.logit_rows - 1, max(0, len(ids) - 1))
+                self.counters.came(live.record, len(ids))
+                said = self._said(number, live, ids, number in finished, number in outcome.stopped)
+                batches[live.outlet].append(said)
+                if said.finish is not None:
+                    self._leave(number, said.finish)
+        finally:  # who has left is not among those that are told of an error
+            _hand_over(batches)
 
     def _said(self, number: int, live: Live, ids: Sequence[int], finished: bool, stopped: bool) -> Said:
         text, stop_string = self._texts.take(number, last=finished)
         logprobs: Sequence[TokenLogprobs] = ()
         if live.ask.sampling.logprobs is not None:
-            logprobs = self.engine.executor.logprobs(number)[-len(ids) :] if ids else ()
+            end = len(live.record.token_s)  # a stop string may have cut what the executor kept
+            logprobs = self.engine.executor.logprobs(number)[end - len(ids) : end]
         stop: str | int | None = stop_string
         if stop is None and stopped and ids and ids[-1] not in self.engine.tokenizer.eos_ids:
             stop = ids[-1]
@@ -196,15 +201,18 @@ class Loop:
         outlets = [self.live[number].outlet for number in numbers]
         for number in numbers:
             self._leave(number, "error")
-        _tell(outlets, failed)
+        tell(outlets, failed)
 
-    def _begin_anew(self) -> None:
+    def _count(self) -> None:
+        books = self._scheduler
+        self.counters.scheduled(books.preemptions, books.prefix_queries, books.prefix_hits)
+
+    def _begin_books(self) -> None:
         self._scheduler = Scheduler(self.engine.limits, self._policy)
         self._log = Log(lambda pass_: (0.0, 0.0))  # passes are priced by the meter, some at a time
-        self.counters.began_anew()
 
 
-def _tell(outlets: Iterable[Outlet], failed: Failed) -> None:
+def tell(outlets: Iterable[Outlet], failed: Failed) -> None:
     _hand_over({outlet: [failed] for outlet in outlets})
 
 
@@ -215,9 +223,9 @@ def _hand_over(batches: dict[Outlet, list[Event]]) -> None:
             next(iter(batches)).loop.call_soon_threadsafe(deliver, batches)
 
 
-def _failed(error: BaseException) -> Failed:
-    return Failed(500, f"the engine failed while it ran this request: {_told(error)}", "engine_error")
+def failure(error: BaseException) -> Failed:
+    return Failed(500, f"the engine failed while it ran this request: {in_a_line(error)}", "engine_error")
 
 
-def _told(error: BaseException) -> str:
+def in_a_line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]

@@ -92,7 +92,7 @@ class Page:
         yield self._counter(
             "spec_decode_num_accepted_tokens_per_pos",
             "Accepted draft tokens by their place in the draft.",
-            {(str(place),): count for place, count in sorted(counters.accepted_at.items())},
+            {(str(place),): count for place, count in sorted(counters.accepted_at.copy().items())},
             ("position",),
         )
         computed = counters.prompt_tokens - counters.cached_tokens
@@ -105,13 +105,13 @@ class Page:
         yield self._counter(
             "request_success",
             "Requests by how they ended; stop and length are successes.",
-            {(reason,): count for reason, count in counters.ended.items()},
+            {(reason,): count for reason, count in counters.ended.copy().items()},
             ("finished_reason",),
         )
         yield self._counter(
             "admission_rejections",
             "Requests that were refused at once.",
-            {(reason,): count for reason, count in counters.refused.items()},
+            {(reason,): count for reason, count in counters.refused.copy().items()},
             ("reason",),
         )
         yield self._counter(

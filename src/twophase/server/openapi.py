@@ -16,7 +16,7 @@ TOLD = {
     415: "The body is not sent as application/json.",
     429: "The queue is full; Retry-After says when to try again.",
     500: "The engine failed while it ran this request.",
-    503: "The server is shutting down.",
+    503: "The server is shutting down, or its engine has failed for good.",
 }
 
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 
 from twophase.cost.pass_ import Pass
@@ -17,13 +18,14 @@ class PhaseMeter:
     def __init__(self, price: Price) -> None:
         self._price = price
         self._lock = threading.Lock()
-        self._pending: list[tuple[Pass, float]] = []
+        self._pending: list[tuple[Pass, Sequence[int], float]] = []
         self._totals = Work(), Work()
         self._history: deque[tuple[float, tuple[Work, Work]]] = deque([(0.0, self._totals)])
 
-    def passed(self, pass_: Pass, seconds: float, now: float) -> None:
+    def passed(self, pass_: Pass, prompts: Sequence[int], seconds: float, now: float) -> None:
+        """`prompts`: prompt tokens of each span's sequence."""
         with self._lock:
-            self._pending.append((pass_, seconds))
+            self._pending.append((pass_, prompts, seconds))
             if len(self._pending) >= PENDING or now - self._history[-1][0] > WINDOW_S / 4:
                 self._settle(now)
 
@@ -39,8 +41,8 @@ class PhaseMeter:
 
     def _settle(self, now: float) -> None:
         if self._pending:
-            passes, seconds = zip(*self._pending, strict=True)
-            found = phases_of(passes, seconds, self._price)
+            passes, prompts, seconds = zip(*self._pending, strict=True)
+            found = phases_of(passes, prompts, seconds, self._price)
             self._totals = _plus(self._totals[0], found[0]), _plus(self._totals[1], found[1])
             self._pending.clear()
         self._history.append((now, self._totals))

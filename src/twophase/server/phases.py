@@ -54,21 +54,29 @@ def price_on(own: Deployment, accelerator: Accelerator) -> Price:
     return price
 
 
-def is_decode(span: Span) -> bool:
-    """One row that makes a token, or a verification: the logits of all rows are wanted."""
-    return span.context > 0 and span.new == span.logit_rows
+def is_decode(span: Span, prompt: int) -> bool:
+    """Behind the prompt's `prompt` tokens, one row that makes a token, or a verification: the logits of all
+    rows are wanted.
+    """
+    return span.context >= prompt and span.new == span.logit_rows
 
 
-def phases_of(passes: Sequence[Pass], seconds: Sequence[float], price: Price) -> tuple[Work, Work]:
+def phases_of(
+    passes: Sequence[Pass], prompts: Sequence[Sequence[int]], seconds: Sequence[float], price: Price
+) -> tuple[Work, Work]:
     """(prefill's work, decode's work) over the passes, which took so many seconds each.
 
+    `prompts`: prompt tokens of each span's sequence.
     FLOPs and KV bytes belong to the spans that cause them. The weights' bytes belong to decode where a pass
     has one, for it would read them anyway. Seconds and floor are shared as the floors of both parts alone.
     """
     widest = max(len(each.spans) for each in passes)
     columns = np.zeros((4, len(passes), widest), np.int64)
-    for i, each in enumerate(passes):
-        spans = [(span.new, span.context, span.logit_rows, is_decode(span)) for span in each.spans]
+    for i, (each, own) in enumerate(zip(passes, prompts, strict=True)):
+        spans = [
+            (span.new, span.context, span.logit_rows, is_decode(span, prompt))
+            for span, prompt in zip(each.spans, own, strict=True)
+        ]
         columns[:, i, : len(spans)] = np.array(spans, np.int64).T
     new, context, logits, decoding = columns
     there, rows = (new > 0).astype(np.int64), new.sum(-1)

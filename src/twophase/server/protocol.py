@@ -47,6 +47,7 @@ class Generation(Body):
     repetition_penalty: Finite | None = Field(None, gt=0, le=100)
     ignore_eos: bool | None = None
     min_tokens: int | None = Field(None, ge=0, le=LARGEST)
+    include_stop_str_in_output: bool | None = None
     stop_token_ids: Annotated[list[TokenId], Field(max_length=1024)] | None = None
     priority: int | None = Field(None, ge=-(2**31), le=LARGEST)
     return_token_ids: bool | None = None
