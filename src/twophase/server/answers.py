@@ -1,6 +1,6 @@
 """The answers' shapes, for the OpenAPI document. What is sent is written in `writing`."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel
 

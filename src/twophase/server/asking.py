@@ -136,9 +136,7 @@ async def _prompt(given: str | Sequence[int], engine: OpenEngine) -> Prompt:
 def _require_known(ids: Sequence[int], where: str, engine: OpenEngine) -> None:
     beyond = next((token for token in ids if token >= engine.vocabulary), None)
     if beyond is not None:
-        raise ApiError(
-            400, f"token id {beyond} is not in the vocabulary of {engine.vocabulary}", param=where
-        )
+        raise ApiError(400, f"token id {beyond} is not in the vocabulary of {engine.vocabulary}", param=where)
 
 
 def _require_room(wanted: int, most: int) -> None:

@@ -127,7 +127,9 @@ class Service:
                 act()
             self._loop.cancel(list(self._loop.live), SHUTTING_DOWN)
         except BaseException as error:  # a panic in someone's Rust is no Exception
-            print(f"twophase: the engine has failed for good: {in_a_line(error)}", file=sys.stderr, flush=True)
+            print(
+                f"twophase: the engine has failed for good: {in_a_line(error)}", file=sys.stderr, flush=True
+            )
             self._end_all(failure(error))
 
     def _end_all(self, failed: Failed) -> None:
@@ -138,6 +140,7 @@ class Service:
             outlets += [outlet for _, outlet in self._inbox if outlet is not None]
             self._inbox.clear()
             self._loop.live.clear()
+            self._coming, self._waiting = 0, None
         tell(outlets, failed)
 
     def _read_inbox(self) -> bool:

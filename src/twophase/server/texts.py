@@ -31,9 +31,7 @@ class Texts:
     def begin(self, sequence: int, ask: Ask) -> None:
         sampling = ask.sampling
         stream = TextStream(self.tokenizer, ask.prompt_ids)
-        text = StoppingText(
-            stream, ask.stops, include_stop=ask.include_stop, min_tokens=sampling.min_tokens
-        )
+        text = StoppingText(stream, ask.stops, include_stop=ask.include_stop, min_tokens=sampling.min_tokens)
         self._spoken[sequence] = Spoken(text, sampling.stop_ids)
 
     def end(self, sequence: int) -> None:
