@@ -30,16 +30,20 @@ from twophase.cli.options import (
 )
 from twophase.cli.progress import progress_bar
 from twophase.cli.server_room import server_room
-from twophase.errors import InputError
+from twophase.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from twophase.server.engine import OpenEngine
 
 LARGEST = 100_000_000
-POLICIES = ("decode-first", "prefill-first", "static", "priority", "shortest-first")
+CLOCKS = {  # options that only one of them knows
+    "real": ("load", "compute", "threads", "speculate"),
+    "roofline": ("gpu", "hardware", "tp", "pp", "ep", "dp", "speed", "tokenizer"),
+}
 
 
 def serve(
+    context: typer.Context,
     model: ModelArgument = None,
     *,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -78,7 +82,12 @@ def serve(
     kv_memory: Annotated[
         str | None, typer.Option(metavar="BYTES", help="Size of the KV pool of a device: 2GiB.")
     ] = None,
-    policy: Annotated[str, typer.Option(help=f"Who goes first: {', '.join(POLICIES)}.")] = "decode-first",
+    policy: Annotated[
+        str,
+        typer.Option(
+            help="Who goes first: decode-first, prefill-first, static, priority or shortest-first.",
+        ),
+    ] = "decode-first",
     prefix_cache: Annotated[
         bool, typer.Option("--prefix-cache/--no-prefix-cache", help="Find known beginnings again.")
     ] = True,
@@ -114,14 +123,19 @@ def serve(
 
     Without MODEL: the embedded default, Gemma 3 270M, a base model.
     """
-    for option, count in (
-        ("--max-sequences", max_sequences),
-        ("--max-tokens-per-pass", max_tokens_per_pass),
-        ("--context-length", context_length),
-        ("--kv-blocks", kv_blocks),
+    for needed, names in CLOCKS.items():
+        for name in names if needed != clock else ():
+            source = context.get_parameter_source(name)
+            if source is not None and source.name != "DEFAULT":
+                raise InputError(f"--{name}: only with --clock {needed}")
+    for option, count, least in (
+        ("--max-sequences", max_sequences, 1),
+        ("--max-tokens-per-pass", max_tokens_per_pass, 1),
+        ("--context-length", context_length, 2),
+        ("--kv-blocks", kv_blocks, 1),
     ):
-        if count is not None and not 1 <= count <= LARGEST:
-            raise InputError(f"{option} {count}: it must be a whole number from 1 to {LARGEST:,}")
+        if count is not None and not least <= count <= LARGEST:
+            raise InputError(f"{option} {count}: it must be a whole number from {least} to {LARGEST:,}")
     if not 0 <= max_queue <= LARGEST:
         raise InputError(f"--max-queue {max_queue}: it must be 0 or more")
     if not 0 <= port <= 65535:
@@ -136,6 +150,7 @@ def serve(
         and metrics_prefix[0].isalpha()
     ):
         raise InputError(f"--metrics-prefix {metrics_prefix}: letters, digits and underscores, like vllm")
+    _require_policy(policy)
     body = bytes_of("--max-body", max_body)
     pool = bytes_of("--kv-memory", kv_memory)
     cores = threads_of(threads)
@@ -147,7 +162,6 @@ def serve(
         from twophase.server.running import serve as run
         from twophase.server.service import Service
 
-    name = served_model_name
     sizes = Sizes(
         context_length=context_length,
         max_sequences=max_sequences,
@@ -171,7 +185,9 @@ def serve(
                     own,
                     deployment_of(own, kv, None, Plan(tp, pp, ep, dp)),
                     load_accelerator(gpu, hardware),
-                    StandInOptions(name=name or model, kv=kv, speed=speed, tokenizer=tokenizer, sizes=sizes),
+                    StandInOptions(
+                        name=served_model_name or model, kv=kv, speed=speed, tokenizer=tokenizer, sizes=sizes
+                    ),
                 )
             else:
                 with engine_room():
@@ -183,7 +199,7 @@ def serve(
                 drafts = None if speculate is None else speculation_of(speculate)
                 found = find_model(model, load, compute, kept_weights)
                 options = RealOptions(
-                    name=name or _name_of(model, found.path),
+                    name=served_model_name or _name_of(model, found.path),
                     threads=cores,
                     sizes=sizes,
                     kv=kept_kv,
@@ -195,6 +211,13 @@ def serve(
         ready = _announcement(engine, address_of(listening), bool(api_key))
         finished = run(app, service, listening, drain_timeout, ready)
     return None if finished else 130
+
+
+def _require_policy(name: str) -> None:
+    from twophase.scheduler.policy import POLICIES
+
+    if name not in POLICIES:
+        raise InputError(f"--policy {name}: there are {', '.join(POLICIES)}{nearest(name, POLICIES)}")
 
 
 def _name_of(model: str | None, path: Path | None) -> str:

@@ -1,17 +1,24 @@
 """Answers as OpenAI writes them, whole or in chunks."""
 
+import re
 import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from twophase.engine.text import Tokenizer
+from twophase.engine.text import REPLACEMENT, Tokenizer
 from twophase.server.asking import Asked
 from twophase.server.events import Said
 
 Kind = Literal["chat", "completion"]
 PREFIXES: dict[Kind, str] = {"chat": "chatcmpl", "completion": "cmpl"}
+BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # as SentencePiece spells one
+_PLAIN = [*range(33, 127), *range(161, 173), *range(174, 256)]
+# As byte-level vocabularies spell bytes: as Latin-1 where that can be seen, else from U+0100 on.
+LETTERS = {chr(byte): byte for byte in _PLAIN} | {
+    chr(256 + i): byte for i, byte in enumerate(byte for byte in range(256) if byte not in _PLAIN)
+}
 OBJECTS: dict[Kind, str] = {"chat": "chat.completion", "completion": "text_completion"}
 
 
@@ -135,7 +142,7 @@ class Writer:
 
     def _token(self, token: int, logprob: float) -> dict[str, Any]:
         text = token_text(self.tokenizer, token)
-        return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
+        return {"token": text, "logprob": logprob, "bytes": token_bytes(self.tokenizer, token, text)}
 
 
 def token_text(tokenizer: Tokenizer, token: int) -> str:
@@ -143,6 +150,19 @@ def token_text(tokenizer: Tokenizer, token: int) -> str:
     text = tokenizer.decode([token])
     (spelled,) = tokenizer.spell([token])
     return text if not spelled.startswith("▁") or text.startswith(" ") else f" {text}"
+
+
+def token_bytes(tokenizer: Tokenizer, token: int, text: str) -> list[int] | None:
+    """Of a token whose text alone is `text`; None where it is part of a character and nothing says which."""
+    if REPLACEMENT not in text:
+        return list(text.encode())
+    (spelled,) = tokenizer.spell([token])
+    if byte := BYTE.fullmatch(spelled):
+        return [int(byte[1], 16)]
+    found = [LETTERS.get(letter) for letter in spelled]
+    known = [byte for byte in found if byte is not None]
+    surely = len(known) == len(found) and bytes(known).decode("utf-8", "replace") == text
+    return known if surely else None
 
 
 def _joined(parts: Sequence[Said]) -> Said:
