@@ -14,6 +14,8 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
+from twophase.scheduler.policy import POLICIES
+
 TWOPHASE = [sys.executable, "-c", "from twophase.cli import main; main()", "serve"]
 STANDIN = ["llama-3.1-8b", "--clock", "roofline", "--port", "0"]
 PLAIN = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
@@ -122,6 +124,11 @@ def test_a_faster_clock() -> None:
         (["--max-queue", "-1"], "--max-queue -1"),
         (["--speed", "0"], "--speed 0"),
         (["--kv-blocks", "0"], "--kv-blocks 0"),
+        (["--context-length", "1"], "--context-length 1: it must be a whole number from 2"),
+        (["--threads", "1"], "--threads: only with --clock real"),
+        (["--compute", "bf16"], "--compute: only with --clock real"),
+        (["--load", "random"], "--load: only with --clock real"),
+        (["--speculate", "ngram:2"], "--speculate: only with --clock real"),
         (["--kv-memory", "much"], "--kv-memory much"),
         (["--policy", "decode-fist"], "did you mean decode-first"),
         (["--metrics-prefix", "a b"], "--metrics-prefix a b"),
@@ -135,6 +142,22 @@ def test_wrong_options_are_one_line(run, arguments: list[str], said: str) -> Non
     assert (status, out) == (2, "")
     assert err.startswith("twophase: ") and err.count("\n") == 1
     assert said in err
+
+
+@pytest.mark.parametrize("option", ["gpu", "hardware", "tp", "pp", "ep", "dp", "speed", "tokenizer"])
+def test_the_real_clock_knows_no_accelerator(run, option: str) -> None:
+    status, out, err = run("serve", f"--{option}", "1")
+    assert (status, out, err) == (2, "", f"twophase: --{option}: only with --clock roofline\n")
+
+
+def test_a_wrong_policy_is_told_before_the_model_is_looked_for(run) -> None:
+    status, _, err = run("serve", "no-such-model", "--policy", "statik")
+    assert status == 2 and "did you mean static" in err
+
+
+def test_the_help_names_every_policy(run) -> None:
+    _, out, _ = run("serve", "--help")
+    assert all(name in " ".join(out.split()) for name in POLICIES)
 
 
 def test_a_port_in_use_is_one_line(run) -> None:

@@ -1,5 +1,6 @@
 """Whatever is sent: the right 4xx, in OpenAI's shape, and the server goes on."""
 
+import json
 import socket
 from collections.abc import Iterator
 
@@ -96,6 +97,27 @@ def test_messages_that_mean_nothing(server: Running, messages: object) -> None:
     answer = server.http.post("/v1/chat/completions", json={"messages": messages})
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "messages"
+
+
+@pytest.mark.parametrize("name", ["messages", "self", "", "a b", "\ud800"])
+def test_names_that_no_template_has(server: Running, name: str) -> None:
+    body = {"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": {name: 1}}
+    answer = server.http.post("/v1/chat/completions", content=json.dumps(body), headers=JSON)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "chat_template_kwargs")
+
+
+def test_ids_are_not_decoded_for_nothing(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise AssertionError("it was")
+
+    prompts = {"prompt": [" word"] * 20, "n": 128}
+    monkeypatch.setattr(type(server.service.engine.tokenizer), "encode", fail)
+    assert server.http.post("/v1/completions", json=prompts).json()["error"]["param"] == "n"
+    monkeypatch.setattr(type(server.service.engine.tokenizer), "decode", fail)
+    for path, name in (("/v1/completions", "prompt"), ("/detokenize", "tokens")):
+        answer = server.http.post(path, json={name: [5] * 2001, "echo": True})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
+    monkeypatch.undo()
 
 
 def test_bodies_too_large(server: Running) -> None:

@@ -124,6 +124,8 @@ def test_echo(client: openai.OpenAI) -> None:
     answer = client.completions.create(model="stub", prompt="before", max_tokens=1, echo=True)
     assert answer.choices[0].text.startswith("before ")
     assert len(answer.choices[0].text) == len("before") + 5
+    of_ids = client.completions.create(model="stub", prompt=[3, 5], max_tokens=1, echo=True)
+    assert len(of_ids.choices[0].text) == 3 * 5
 
 
 def test_logprobs(client: openai.OpenAI) -> None:
@@ -147,6 +149,10 @@ def test_a_stop_string_ends_the_text_before_it(client: openai.OpenAI) -> None:
     assert cut.choices[0].text == whole[: whole.index(stop)]
     assert cut.choices[0].finish_reason == "stop"
     assert cut.usage is not None and cut.usage.completion_tokens == 4
+    with_it = client.completions.create(
+        **asked, stop=stop, extra_body={"include_stop_str_in_output": True, "top_k": -1}
+    )
+    assert with_it.choices[0].text == cut.choices[0].text + stop
     streamed = client.completions.create(**asked, stop=stop, stream=True)
     assert "".join(chunk.choices[0].text for chunk in streamed) == cut.choices[0].text
 

@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import httpx
+import pytest
 from serving import Running, running, stub_engine
 
 from twophase.cost.pass_ import Pass
-from twophase.engine.sampling import Sampling
+from twophase.engine.sampling import Sampling, TokenLogprobs
 from twophase.scheduler.request import Outcome
 from twophase.server.standin import StandIn
 
@@ -170,6 +171,103 @@ def test_books_that_are_lost_are_begun_anew(monkeypatch) -> None:
         gated.let(4)
         assert ask(server).status_code == 200
         assert server.service.idle
+        assert server.service.snapshot().counters.prefix_queries == 2 * 3  # of both books
+
+
+def test_who_has_ended_has_an_answer_though_the_next_one_raises(monkeypatch) -> None:
+    gated = Gated()
+    with running(stub_engine(gated)) as server, ThreadPoolExecutor(2) as pool:
+        first = pool.submit(ask, server, prompt=[7], max_tokens=2)
+        server.until(lambda: server.service.snapshot().running == 1)
+        second = pool.submit(ask, server, prompt=[8], logprobs=1)
+        server.until(lambda: _here(server) == 2)
+        monkeypatch.setattr(gated, "logprobs", lambda sequence: 1 / 0)
+        gated.let(2)
+        assert (first.result().status_code, second.result().status_code) == (200, 500)
+
+
+class Drafting(StandIn):
+    """Every draft holds, and each token has its own log-probability."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda pass_: 0.0, range(1000), 16, prefix_cache=False)
+
+    def run(self, pass_: Pass) -> Outcome:
+        kept = {
+            span.sequence: [self._next(self._fillers[span.sequence]) for _ in range(span.logit_rows)]
+            for span in pass_.spans
+        }
+        return Outcome(kept, [], 0.0, drafts=dict.fromkeys(kept, 3))
+
+    def _logprobs(self, token: int, count: int) -> TokenLogprobs:
+        return TokenLogprobs(-float(token), ())
+
+
+def test_a_stop_string_amid_drafts_leaves_each_token_its_own_logprob() -> None:
+    with running(stub_engine(Drafting())) as server:
+        more = {"max_tokens": 12, "temperature": 0, "logprobs": 0, "return_token_ids": True}
+        whole = ask(server, **more).json()["choices"][0]
+        for tokens in range(1, 10):
+            stop = whole["text"][5 * tokens - 5 : 5 * tokens]
+            cut = ask(server, **more, stop=stop).json()["choices"][0]
+            ids = whole["token_ids"][:tokens]
+            assert cut["token_ids"] == ids
+            assert cut["logprobs"]["token_logprobs"] == [-token for token in ids]
+
+
+def test_what_raises_as_it_is_taken_in_leaves_nothing_behind(monkeypatch) -> None:
+    gated = Gated()
+    with running(stub_engine(gated)) as server:
+        monkeypatch.setattr(gated, "prompt_keys", lambda sequence: 1 / 0)
+        assert ask(server, n=2).status_code == 500
+        server.until(lambda: server.service.idle)
+        assert not gated._fillers
+        assert server.service.snapshot().counters.refused["never_fits"] == 0
+
+
+class Panic(BaseException):
+    """As what Rust raises."""
+
+
+@pytest.mark.parametrize("where", ["begin", "run"])
+def test_when_the_engine_has_died_nobody_waits_for_it(monkeypatch, where: str) -> None:
+    def panic(*arguments: object) -> None:
+        raise Panic("index out of bounds")
+
+    gated = Gated()
+    with running(stub_engine(gated)) as server, ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(ask, server)]
+        server.until(lambda: server.service.snapshot().running == 1)
+        monkeypatch.setattr(gated, where, panic)
+        asked.append(pool.submit(ask, server))
+        server.until(lambda: server.service.stopped or _here(server) == 2)
+        gated.let(1)
+        for each in asked:
+            assert each.result().status_code == 500
+            assert "Panic: index out of bounds" in each.result().json()["error"]["message"]
+        later = (ask(server), server.http.get("/health"))
+        assert [(each.status_code, each.json()["error"]["code"]) for each in later] == [
+            (503, "engine_stopped")
+        ] * 2
+        assert server.service.idle
+
+
+def test_who_is_being_taken_in_counts_once(monkeypatch) -> None:
+    gated, doors = Gated(), threading.Semaphore(5)
+    begin = gated.begin
+
+    def slow(*arguments) -> None:
+        assert doors.acquire(timeout=20)
+        begin(*arguments)
+
+    monkeypatch.setattr(gated, "begin", slow)
+    with running(stub_engine(gated)) as server, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask, server, n=8, max_tokens=1)
+        server.until(lambda: server.service._loop.waiting == 5)
+        assert _here(server) == 8
+        doors.release(3)
+        gated.let(1)
+        assert asked.result().status_code == 200
 
 
 def test_health_and_metrics_answer_while_a_pass_runs() -> None:
