@@ -174,7 +174,7 @@ def cached(qkv, tables, lengths, shape, kv_format):
     return kv
 
 
-@pytest.mark.parametrize("formats", FORMATS, ids="-".join)
+@pytest.mark.parametrize("formats", FORMATS[:3], ids="-".join)
 @pytest.mark.parametrize("shape", [(4, 1, 64, ENDLESS, 0), (2, 1, 32, 600, 3), (4, 2, 32, ENDLESS, 0)])
 def test_a_row_is_the_same_alone_in_a_batch_and_split_over_threads(shape, formats):
     """Decodes, a verification and a chunk of several sequences in one pass, and each for itself."""

@@ -20,9 +20,11 @@ from twophase.kernels.attention_tasks import (
     FIRST,
     GROUP,
     HEAD,
+    HEADS,
     ITEM,
     LAST,
     MANY_ROWS,
+    MOST_ROWS,
     PIECES,
     POSITION,
     ROW,
@@ -43,27 +45,30 @@ QUERY_ROWS = 128  # rows that pass a group of keys while it is in cache
 
 @kernel()
 def take_rows(
-    y: Any, y_row: int, first_row: int, rows: int, share: int, head: int, width: int, scale: Any, q: Any,
-    out: Any, state: Any,
+    y: Any, y_row: int, first_row: int, rows: int, share: int, head: int, heads: int, width: int, scale: Any,
+    q: Any, out: Any, state: Any,
 ) -> None:  # fmt: skip
-    """q [rows, width], scaled, of the heads that share a KV head; a running result of nothing."""
-    for r in range(rows):
-        at = (first_row + r // share) * y_row + (head * share + r % share) * width
+    """q [heads, rows, width], scaled, of the query heads that share each KV head; a result of nothing."""
+    for row in range(heads * rows):
+        h, r = head + row // rows, row % rows
+        at = (first_row + r // share) * y_row + (h * share + r % share) * width
         for i in range(0, width, LANES):
-            store(q, r * width + i, mul(load(y, at + i), splat(scale)))
-            store(out, r * width + i, splat(np.float32(0)))
-        state[r, MAX], state[r, SUM] = NEVER, 0
+            store(q, row * width + i, mul(load(y, at + i), splat(scale)))
+            store(out, row * width + i, splat(np.float32(0)))
+        state[row, MAX], state[row, SUM] = NEVER, 0
 
 
 @kernel()
 def leave_rows(
-    out: Any, state: Any, rows: int, share: int, head: int, width: int, x: Any, x_row: int, first_row: int
-) -> None:
-    for r in range(rows):
-        at = (first_row + r // share) * x_row + (head * share + r % share) * width
-        factor = splat(np.float32(1) / state[r, SUM])
+    out: Any, state: Any, rows: int, share: int, head: int, heads: int, width: int, x: Any, x_row: int,
+    first_row: int,
+) -> None:  # fmt: skip
+    for row in range(heads * rows):
+        h, r = head + row // rows, row % rows
+        at = (first_row + r // share) * x_row + (h * share + r % share) * width
+        factor = splat(np.float32(1) / state[row, SUM])
         for i in range(0, width, LANES):
-            store(x, at + i, mul(load(out, r * width + i), factor))
+            store(x, at + i, mul(load(out, row * width + i), factor))
 
 
 @kernel()
@@ -72,8 +77,8 @@ def attend_tasks(
     softcap: Any, items: Any, tables: Any, k: Any, v: Any, k_pool_scales: Any, v_pool_scales: Any, parts: Any,
     part_states: Any, arrived: Any, x: Any,
 ) -> None:  # fmt: skip
-    """Take tasks until none is left: an item's rows against one KV head, with all groups of keys or with some
-    of them; and then, as the last to arrive, merge the parts of all."""
+    """Take tasks until none is left: an item's rows of some KV heads, with all groups of keys or with some of
+    them; and then, as the last to arrive, merge the parts of all."""
     width, share = qkv.shape[1] // (heads + 2 * kv_heads), heads // kv_heads
     y, z = qkv.reshape(qkv.size), x.reshape(x.size)
     q = np.empty(most_rows * width, x.dtype)
@@ -82,18 +87,19 @@ def attend_tasks(
     weights = scores.view(x.dtype)
     group_size = width * GROUP if most_rows >= MANY_ROWS else 0
     keys, values = np.empty(group_size, x.dtype), np.empty(group_size, x.dtype)
-    k_scales = np.empty(GROUP if k_pool_scales.size else 0, np.float32)
-    v_scales = np.empty(k_scales.size, np.float32)
-    part, part_state = np.empty(MANY_ROWS * width * PANELS, np.float32), np.empty((most_rows, 4), np.float32)
+    scale_size = kv_heads * GROUP if k_pool_scales.size else 0
+    k_scales, v_scales = np.empty(scale_size, np.float32), np.empty(scale_size, np.float32)
+    part = np.empty(max(MOST_ROWS * width, MANY_ROWS * LANES * PANELS), np.float32)
+    part_state = np.empty((most_rows, 4), np.float32)
     visits = np.empty(2 * PAGES + NEAR, np.int64)
     t = next_task(counter)
     while t < len(tasks):
-        item, head, slot = tasks[t, ITEM], tasks[t, HEAD], tasks[t, SLOT]
+        item, head, some, slot = tasks[t, ITEM], tasks[t, HEAD], tasks[t, HEADS], tasks[t, SLOT]
         first_group, last_group, pieces = tasks[t, FIRST], tasks[t, LAST], tasks[t, PIECES]
-        span, row, position = items[item, SPAN], items[item, ROW], items[item, POSITION]
-        rows = items[item, TOKENS] * share
-        table = tables[span]
-        take_rows(y, qkv.shape[1], row, rows, share, head, width, scale, q, out, state)
+        row, tokens, position = items[item, ROW], items[item, TOKENS], items[item, POSITION]
+        rows, table = tokens * share, tables[items[item, SPAN]]
+        take_rows(y, qkv.shape[1], row, rows, share, head, some, width, scale, q, out, state)
+        t = next_task(counter)
         if rows >= MANY_ROWS:
             attend_many(
                 q, rows, share, width, position, window, softcap, k, v, k_pool_scales, v_pool_scales, table,
@@ -101,22 +107,24 @@ def attend_tasks(
                 part, part_state, out, state,
             )  # fmt: skip
         else:
-            begin, end = groups_of(position, items[item, TOKENS], window)
-            base = 0 if pieces == 1 else slot + (first_group - begin) * rows
+            begin, end = groups_of(position, tokens, window)
+            groups = end + 1 - begin
+            base, part_rows = (
+                (0, rows) if pieces == 1 else (slot + (first_group - begin) * rows, groups * rows)
+            )
             own, own_state = (part, part_state) if pieces == 1 else (parts, part_states)
             attend_few(
-                q, rows, share, width, position, window, softcap, k, v, k_pool_scales, v_pool_scales, table,
-                kv_heads, head, first_group, last_group, pieces == 1, scores, weights, k_scales, v_scales,
-                visits, own, own_state, base, out, state,
+                q, some, rows, share, width, position, window, softcap, k, v, k_pool_scales, v_pool_scales,
+                table, kv_heads, head, first_group, last_group, pieces == 1, scores, weights, k_scales,
+                v_scales, visits, own, own_state, base, part_rows, out, state,
             )  # fmt: skip
             if pieces > 1:
                 if arrive(arrived, item * kv_heads + head) + 1 < pieces:
-                    t = next_task(counter)
                     continue
-                for at in range((end + 1 - begin) * rows):
-                    merge(state, out, at % rows, part_states, parts, slot + at, width)
-        leave_rows(out, state, rows, share, head, width, z, x.shape[1], row)
-        t = next_task(counter)
+                for i in range(some * groups * rows):
+                    of = i // (groups * rows) * rows + i % rows
+                    merge(state, out, of, part_states, parts, slot + i, width)
+        leave_rows(out, state, rows, share, head, some, width, z, x.shape[1], row)
 
 
 @kernel()

@@ -3,6 +3,8 @@ second-level cache, and each panel stays in the first while all rows pass it."""
 
 from typing import Any
 
+import numpy as np
+
 from twophase.kernels.attention_few import PAGES, copy_scales
 from twophase.kernels.attention_tasks import GROUP
 from twophase.kernels.cache import BLOCK_SIZE
@@ -43,16 +45,16 @@ def widen_pages(
 
 
 @kernel()
-def tile_of(i: int, tiles: int, rows: int, share: int, seen: Any) -> Any:
-    """(first row, rows, first page, last page) of a tile, for rows whose first sees tokens seen[0]..seen[1]
-    of the group; the last page is below the first where the tile sees none."""
-    row = rows * i // tiles
-    count = rows * (i + 1) // tiles - row
-    first = max(seen[0] + row // share, 0)
-    last = min(seen[1] + (row + count - 1) // share, GROUP - 1)
-    if last < first:
-        return row, count, 0, -1
-    return row, count, first // BLOCK_SIZE, last // BLOCK_SIZE
+def cut_rows(rows: int, share: int, most: int, oldest: int, newest: int, tiles: Any) -> Any:
+    """tiles [n, 4] of (first row, rows, first page, last page), and n, for rows whose first sees tokens
+    oldest..newest of the group; the last page is below the first where a tile sees none."""
+    count = -(-rows // most)
+    for i in range(count):
+        row, end = rows * i // count, rows * (i + 1) // count
+        first, last = max(oldest + row // share, 0), min(newest + (end - 1) // share, GROUP - 1)
+        tiles[i, 0], tiles[i, 1] = row, end - row
+        tiles[i, 2], tiles[i, 3] = first // BLOCK_SIZE, last // BLOCK_SIZE if first <= last else -1
+    return count
 
 
 @kernel()
@@ -67,21 +69,22 @@ def attend_many(
     page, strip = width * BLOCK_SIZE * keys.itemsize, GROUP * LANES * values.itemsize
     key, value = address(keys, 0), address(values, 0)
     x_row = GROUP * 4 // weights.itemsize  # the weights lie where the scores did
-    tiles = (rows + most - 1) // most
+    tiles = np.empty((-(-rows // most), 4), np.int64)
     newest = position + (rows - 1) // share
     for group in range(first_group, last_group + 1):
         start = group * GROUP
         b0 = max(start, position - window + 1) // BLOCK_SIZE
         b1 = min(start + GROUP - 1, newest) // BLOCK_SIZE
         seen = (position - window + 1 - start, position - start)
+        n = cut_rows(rows, share, most, seen[0], seen[1], tiles)
         widen_pages(k, v, table, kv_heads, head, width, b0, b1, newest // BLOCK_SIZE, keys, values)
         if k_scales.size:
             for pool, scales in ((k_pool_scales, k_scales), (v_pool_scales, v_scales)):
-                copy_scales(pool, table, kv_heads, head, b0, b1, newest // BLOCK_SIZE, scales)
+                copy_scales(pool, table, kv_heads, head, 1, b0, b1, newest // BLOCK_SIZE, scales)
 
         for p in range(b0 % PAGES // PANELS * PANELS, b1 % PAGES + 1, PANELS):
-            for i in range(tiles):
-                row, count, first, last = tile_of(i, tiles, rows, share, seen)
+            for i in range(n):
+                row, count, first, last = tiles[i, 0], tiles[i, 1], tiles[i, 2], tiles[i, 3]
                 if first < p + PANELS and p <= last:
                     y_at = row * GROUP + p * BLOCK_SIZE
                     if PANELS == 2:
@@ -91,23 +94,23 @@ def attend_many(
                         one = (key + p * page,)
                         page_tile(count, width, keys, one, (), q, row * width, width, scores, y_at, GROUP, 0)
 
-        for i in range(tiles):
-            row, count, first, last = tile_of(i, tiles, rows, share, seen)
+        for i in range(n):
+            row, count, first, last = tiles[i, 0], tiles[i, 1], tiles[i, 2], tiles[i, 3]
             for r in range(row, row + count):
                 part_state[r, SUM] = 0
                 if first <= last:
                     oldest, token = max(seen[0] + r // share, 0), seen[1] + r // share
                     weigh(
                         scores, r * GROUP, oldest, token, first * BLOCK_SIZE, (last + 1) * BLOCK_SIZE,
-                        softcap, k_scales, v_scales, weights, r * x_row, part_state, r,
+                        softcap, k_scales, v_scales, 0, weights, r * x_row, part_state, r,
                     )  # fmt: skip
                 if part_state[r, SUM] != 0:  # NaN goes on to the logits
                     part_state[r, STATE_OLD], part_state[r, STATE_NEW] = merge_state(state, r, part_state, r)
 
         for d in range(0, width, PANELS * LANES):
             side = min(PANELS, (width - d) // LANES)
-            for i in range(tiles):
-                row, count, first, last = tile_of(i, tiles, rows, share, seen)
+            for i in range(n):
+                row, count, first, last = tiles[i, 0], tiles[i, 1], tiles[i, 2], tiles[i, 3]
                 if last < first:
                     continue
                 at = value + (d * GROUP + first * STRIP) * values.itemsize

@@ -1,5 +1,5 @@
-"""Attention's work cut into tasks that threads take: an item against one KV head, and where few threads would
-have work, against a few groups of its keys."""
+"""Attention's work cut into tasks that threads take: an item's rows against one KV head where they are many,
+else against as many heads and as few groups of keys as give every thread work."""
 
 from typing import Any
 
@@ -8,10 +8,11 @@ import numpy as np
 from twophase.kernels.compiling import kernel
 
 GROUP = 128  # tokens that share one maximum
-TASKS_A_THREAD = 4
-MANY_ROWS = 16  # from here on pages are widened for a task; fewer rows take them as they lie
-LEAST_GROUPS = 4  # of a task that is a piece of an item
-ITEM, HEAD, FIRST, LAST, PIECES, SLOT = range(6)  # columns of a task; FIRST and LAST count groups
+MANY_ROWS = 16  # of a head: from here on its pages are widened; fewer rows take them as they lie
+TASKS_A_THREAD = 2
+LEAST_GROUPS = 2  # of a task that is a piece of an item
+MOST_ROWS = 64  # of a task with several heads
+ITEM, HEAD, HEADS, FIRST, LAST, PIECES, SLOT = range(7)  # columns of a task; FIRST and LAST count groups
 SPAN, ROW, TOKENS, POSITION = range(4)  # columns of an item
 
 
@@ -22,38 +23,50 @@ def groups_of(position: int, tokens: int, window: int) -> Any:
 
 
 @kernel()
+def cuts_of(rows: int, kv_heads: int, groups: int, wanted: int) -> Any:
+    """(pieces of the groups, parts of the heads) that an item is cut into, for about `wanted` tasks."""
+    if rows >= MANY_ROWS:
+        return 1, kv_heads
+    pieces = max(1, min(wanted, groups // LEAST_GROUPS))
+    most_heads = max(1, min(kv_heads, MOST_ROWS // rows))
+    return pieces, max(-(-kv_heads // most_heads), min(kv_heads, -(-wanted // pieces)))
+
+
+@kernel()
 def plan_tasks(items: Any, heads: int, kv_heads: int, window: int, threads: int) -> Any:
-    """(tasks [n, 6], rows of the largest, slots).
+    """(tasks [n, 7], rows of the largest, slots).
 
     SLOT is where the parts of an item in pieces begin, a slot for each row and group; -1 for one piece.
     """
-    share = heads // kv_heads
-    count, work = len(items), 0
-    pieces = np.ones(count, np.int64)
-    for i in range(count):
+    share, work, count = heads // kv_heads, 0, 0
+    sizes = np.empty(len(items), np.int64)
+    for i in range(len(items)):
         first, last = groups_of(items[i, POSITION], items[i, TOKENS], window)
-        work += (last + 1 - first) * items[i, TOKENS] * kv_heads
-    fair = max(1, work // (threads * TASKS_A_THREAD))
-    for i in range(count):
+        sizes[i] = (last + 1 - first) * items[i, TOKENS]
+        work += sizes[i]
+    wanted = np.ones(len(items), np.int64)
+    for i in range(len(items)):
         first, last = groups_of(items[i, POSITION], items[i, TOKENS], window)
-        groups = last + 1 - first
-        if threads > 1 and items[i, TOKENS] * share < MANY_ROWS:
-            wanted = (groups * items[i, TOKENS] + fair - 1) // fair
-            pieces[i] = max(1, min(wanted, groups // LEAST_GROUPS))
-    tasks = np.empty((pieces.sum() * kv_heads, 6), np.int64)
+        if threads > 1:
+            wanted[i] = -(-sizes[i] * threads * TASKS_A_THREAD // work)
+        pieces, parts = cuts_of(items[i, TOKENS] * share, kv_heads, last + 1 - first, wanted[i])
+        count += pieces * parts
+    tasks = np.empty((count, 7), np.int64)
     n, most_rows, slots = 0, 0, 0
-    for i in range(count):
+    for i in range(len(items)):
         first, last = groups_of(items[i, POSITION], items[i, TOKENS], window)
-        groups = last + 1 - first
-        most_rows = max(most_rows, items[i, TOKENS] * share)
-        for head in range(kv_heads):
-            slot = slots if pieces[i] > 1 else -1
-            for piece in range(pieces[i]):
-                tasks[n, ITEM], tasks[n, HEAD] = i, head
-                tasks[n, FIRST] = first + groups * piece // pieces[i]
-                tasks[n, LAST] = first + groups * (piece + 1) // pieces[i] - 1
-                tasks[n, PIECES], tasks[n, SLOT] = pieces[i], slot
+        groups, rows = last + 1 - first, items[i, TOKENS] * share
+        pieces, parts = cuts_of(rows, kv_heads, groups, wanted[i])
+        for part in range(parts):
+            head, end = kv_heads * part // parts, kv_heads * (part + 1) // parts
+            most_rows = max(most_rows, rows * (end - head))
+            for piece in range(pieces):
+                tasks[n, ITEM], tasks[n, HEAD], tasks[n, HEADS] = i, head, end - head
+                tasks[n, FIRST] = first + groups * piece // pieces
+                tasks[n, LAST] = first + groups * (piece + 1) // pieces - 1
+                tasks[n, PIECES] = pieces
+                tasks[n, SLOT] = slots + head * groups * rows if pieces > 1 else -1
                 n += 1
-            if slot >= 0:
-                slots += groups * items[i, TOKENS] * share
+        if pieces > 1:
+            slots += kv_heads * groups * rows
     return tasks, most_rows, slots

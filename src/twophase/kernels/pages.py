@@ -12,11 +12,12 @@ from twophase.kernels.lanes import F32S, I1, I8, I32, I64, POINTER, array_addres
 from twophase.kernels.operands import REGISTERS_A_VECTOR, WORD_BYTES, Operands
 
 PAGES_OF_ONE_ROW = 4  # side by side, so that sums enough are under way
-SECOND_LEVEL = I32(2)  # of locality, from 0 (none) to 3 (the first-level cache)
+FIRST_LEVEL, SECOND_LEVEL = 3, 2  # of cache, as prefetches count them
+NEXT_BYTES = 1024  # how far ahead lines come on from the second level
 
 
-def prefetch_line(b: ir.IRBuilder, pointer: ir.Value) -> None:
-    call(b, "llvm.prefetch.p0", pointer, I32(0), SECOND_LEVEL, I32(1), returns=ir.VoidType())
+def prefetch_line(b: ir.IRBuilder, pointer: ir.Value, level: int) -> None:
+    call(b, "llvm.prefetch.p0", pointer, I32(0), I32(level), I32(1), returns=ir.VoidType())
 
 
 def page_function(module: ir.Module, operands: Operands, rows: int, pages: int, ahead: bool) -> ir.Function:
@@ -61,9 +62,10 @@ def page_function(module: ir.Module, operands: Operands, rows: int, pages: int, 
     for u in range(unroll):
         line = b.mul(b.add(i, I64(u)), I64(WORD_BYTES))
         x_line = b.mul(b.add(i, I64(u)), I64(4 * operands.parts))
-        for pointer in near:
-            prefetch_line(b, at(pointer, line))
         for page in range(pages):
+            if ahead:
+                prefetch_line(b, at(near[page], line), SECOND_LEVEL)
+                prefetch_line(b, at(w[page], line, I64(NEXT_BYTES)), FIRST_LEVEL)
             word = operands.load_word(b, at(w[page], line))
             for part in range(operands.parts):
                 factor = operands.part(b, word, part)
@@ -159,7 +161,7 @@ def prefetch(typingctx, where):  # type: ignore[no-untyped-def]
     """Bring the line at an address into the second-level cache."""
 
     def generate(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        prefetch_line(b, b.inttoptr(args[0], POINTER))
+        prefetch_line(b, b.inttoptr(args[0], POINTER), SECOND_LEVEL)
         return context.get_dummy_value()
 
     return types.void(types.intp), generate

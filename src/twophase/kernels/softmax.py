@@ -38,7 +38,7 @@ def cap(scores: Any, begin: int, end: int, softcap: Any) -> None:
 @kernel()
 def weigh(
     scores: Any, at: int, first: int, last: int, begin: int, end: int, softcap: Any, k_scales: Any,
-    v_scales: Any, weights: Any, w_at: int, state: Any, row: int,
+    v_scales: Any, scale_at: int, weights: Any, w_at: int, state: Any, row: int,
 ) -> None:  # fmt: skip
     """weights = exp(scores - their max) for tokens first..last of a group, 0 for the others in begin..end.
 
@@ -48,7 +48,7 @@ def weigh(
     never, nothing = splat(NEVER), splat(np.float32(0))
     if k_scales.size:
         for i in range(begin, end, LANES):
-            store(scores, at + i, mul(load(scores, at + i), load(k_scales, i)))
+            store(scores, at + i, mul(load(scores, at + i), load(k_scales, scale_at + i)))
     if softcap != 0:
         cap(scores, at + begin, at + end, softcap)
     best = never
@@ -64,7 +64,7 @@ def weigh(
             raised = keep(raised, first - i, last - i, nothing)
         sums = add(sums, raised)
         if v_scales.size:
-            raised = mul(raised, load(v_scales, i))
+            raised = mul(raised, load(v_scales, scale_at + i))
         store(weights, w_at + i, raised)
     state[row, MAX], state[row, SUM] = top, total(sums)
 
