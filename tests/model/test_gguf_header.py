@@ -35,6 +35,7 @@ def write(
     architecture: str = "llama",
     rope_freqs: Any = None,
     tensors: tuple[str, ...] = (),
+    rope_factors: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Path:
     """A header and an embedding of 100 tokens; `changes`: keys, __ for a dot, None to leave out."""
@@ -51,6 +52,8 @@ def write(
             writer.add_uint32(name, value)
     if rope_freqs is not None:
         writer.add_tensor("rope_freqs.weight", np.asarray(rope_freqs, np.float32))
+    for name, factors in (rope_factors or {}).items():
+        writer.add_tensor(f"rope_factors_{name}.weight", np.asarray(factors, np.float32))
     for name in tensors:
         writer.add_tensor(name, np.zeros(64, np.float32))
     writer.add_tensor("token_embd.weight", np.zeros((100, 64), np.float16))
@@ -120,8 +123,21 @@ def test_llama_3_tables_are_transformers_frequencies(tmp_path: Path, factor: flo
 
 
 def test_long_factors_are_known_by_their_tensors(tmp_path: Path) -> None:
+    """Read as they stand where they fit a head; else the file can be counted all the same."""
     rope = read(tmp_path, "phi3", tensors=("rope_factors_long.weight",)).layers[0].attention.rope
-    assert rope == Rope(5e5, "longrope")
+    assert rope == Rope(5e5, "longrope", original_context=4096)
+    factors = {"short": np.arange(1, 9) / 4, "long": np.arange(1, 9) * 2.0}
+    keys = {"rope__scaling__original_context_length": 512, "rope__scaling__attn_factor": 1.25}
+    rope = read(tmp_path, "phi3", rope_factors=factors, **keys).layers[0].attention.rope
+    assert rope == Rope(
+        5e5,
+        "longrope",
+        8.0,
+        original_context=512,
+        short_factors=tuple(factors["short"]),
+        long_factors=tuple(factors["long"]),
+        attention_factor=1.25,
+    )
 
 
 @pytest.mark.parametrize("table", [[1] * 8, np.linspace(1, 8, 8), [0] * 8, [np.nan] * 8, [1] * 3])

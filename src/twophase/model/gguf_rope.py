@@ -11,6 +11,7 @@ from twophase.model.gguf_keys import Header, in_line
 from twophase.model.mixers import Rope
 
 TABLE = "rope_freqs.weight"
+FACTORS = {"short_factor": "rope_factors_short.weight", "long_factor": "rope_factors_long.weight"}
 F32 = 0  # as GGML numbers its types
 # (low_freq_factor, high_freq_factor, original context) of Llama 3.1, 3.2 and 3.3, and of Llama 4 Scout.
 LLAMA3 = ((1.0, 4.0, 8192), (1.0, 1.0, 8192))
@@ -43,8 +44,8 @@ def _scaling(header: Header, theta: float, rotated: int) -> dict[str, Any]:
     kind = header.text("rope.scaling.type", "none")
     if TABLE in header.file.tensors:
         return _llama3(header, theta, rotated)
-    if "rope_factors_long.weight" in header.file.tensors or kind == "longrope":
-        return {"rope_type": "longrope"}
+    if FACTORS["long_factor"] in header.file.tensors or kind == "longrope":
+        return _longrope(header, rotated)
     if kind == "none":
         return {"rope_type": "default"}
     if kind not in ("linear", "yarn"):
@@ -56,6 +57,21 @@ def _scaling(header: Header, theta: float, rotated: int) -> dict[str, Any]:
     if header.has("rope.scaling.yarn_log_multiplier"):  # a tenth of DeepSeek's mscale_all_dim
         scaling["mscale_all_dim"] = 10 * header.number("rope.scaling.yarn_log_multiplier")
     return scaling
+
+
+def _longrope(header: Header, rotated: int) -> dict[str, Any]:
+    """Phi-3's factors, as config.json has them; without the tables a file can be counted, not run."""
+    found: dict[str, Any] = {"rope_type": "longrope"}
+    for key, name in FACTORS.items():
+        factors = _table(header, rotated, name) if name in header.file.tensors else np.zeros(1, "<f4")
+        if factors.all():
+            found[key] = factors.tolist()
+    original = header.optional("rope.scaling.original_context_length")
+    if original is not None:
+        found["original_max_position_embeddings"] = original
+    if header.has("rope.scaling.attn_factor"):
+        found["attention_factor"] = header.number("rope.scaling.attn_factor")
+    return found
 
 
 def _llama3(header: Header, theta: float, rotated: int) -> dict[str, Any]:
@@ -76,11 +92,11 @@ def _llama3(header: Header, theta: float, rotated: int) -> dict[str, Any]:
     )
 
 
-def _table(header: Header, rotated: int) -> NDArray[np.float32]:
+def _table(header: Header, rotated: int, name: str = TABLE) -> NDArray[np.float32]:
     """[rotated / 2]; a single zero where the table is of another length or type."""
-    place = header.file.tensors.get(TABLE)
+    place = header.file.tensors.get(name)
     if place is None:
-        raise InputError(f"{header.file.path} has no table {TABLE}")
+        raise InputError(f"{header.file.path} has no table {name}")
     count = math.prod(place.shape)
     if place.type_id != F32 or count != rotated // 2:
         return np.zeros(1, "<f4")
