@@ -26,7 +26,7 @@ def test_greedy_tokens(model: OpenModel) -> None:
     """All prompts in one batch: who else is in it changes nothing."""
     prompts = [case["prompt_ids"] for case in CASES]
     outputs: list[list[int]] = [[] for _ in prompts]
-    for step in generate(model, prompts, 48, 2, ()):
+    for step in generate(model, prompts, 48, 2):
         for sequence, tokens in step.tokens.items():
             outputs[sequence] += tokens
     assert outputs == [case["greedy_ids"] for case in CASES]

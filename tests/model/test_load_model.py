@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine.tiny_gguf import shape_fields, write_gguf
 from gguf import GGMLQuantizationType, GGUFReader
+from tiny_gguf import shape_fields, write_gguf
 
 from twophase.errors import InputError
 from twophase.model.cache import kv_bytes
