@@ -73,15 +73,15 @@ def multiply_tile(
 
 @kernel()
 def multiply_few(
-    x: Any, x_scales: Any, w: Any, scales: Any, bias: Any, blocks: Any, step: int, y: Any, counter: Any
+    x: Any, x_scales: Any, w: Any, scales: Any, bias: Any, blocks: Any, ends: Any, y: Any, counter: Any
 ) -> None:
-    """Take `step` panels of a block of rows at a time until none is left."""
+    """Take a share of the panels, for a block of rows, at a time until none is left."""
     panels = y.shape[1] // LANES
-    tasks = len(blocks) * -(-panels // step)
+    shares = len(ends) - 1
     task = next_task(counter)
-    while task < tasks:
-        block, first = task % len(blocks), task // len(blocks) * step
-        last = min(panels, first + step)
+    while task < len(blocks) * shares:
+        block, share = task // shares, task % shares
+        first, last = ends[share], ends[share + 1]
         row, end = blocks[block, FIRST_ROW], blocks[block, LAST_ROW]
         for p in range(first, last):
             start = load(bias, p * LANES) if bias.size else splat(np.float32(0))
@@ -99,11 +99,11 @@ def few_rows(
     scales: Any,
     bias: Any,
     blocks: Any,
-    step: int,
+    ends: Any,
     y: Any,
     counter: Any,
     threads: int,
 ) -> None:
-    """y = x · w + bias by blocks of rows; a task is `step` panels. x: bf16, float32, or int16 with scales."""
+    """y = x · w + bias, x: bf16, float32, or int16 with scales; a task is panels ends[i]..ends[i + 1]."""
     for _ in prange(threads):
-        multiply_few(x, x_scales, w, scales, bias, blocks, step, y, counter)
+        multiply_few(x, x_scales, w, scales, bias, blocks, ends, y, counter)

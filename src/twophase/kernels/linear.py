@@ -22,7 +22,7 @@ K_BLOCK = 256  # of a panel that is unpacked: 16 KiB, half of a first-level cach
 ROW_TILES = 32  # of x that pass a block of a panel, from the second-level cache
 SIDE = 8  # panels that pass a block of rows and k, their sums beside it
 SEQUENTIAL_ROWS = 64  # up to here the sums of one panel are done before the next is begun
-TASKS_A_THREAD = 8
+MOST_PANELS = 512  # of a share
 EVERY_ROW = 1 << 40
 MOST_VIEWS = 1000
 _kept = threading.local()  # scratch memory, and views of it
@@ -36,6 +36,8 @@ def linear(x: Array, w: Panels, bias: Array, y: Array, threads: int) -> None:
 
     x: float32 or bf16; w: panels of [n, k]; bias: [n], or empty; y: float32. n a multiple of 16.
     """
+    if not len(x):
+        return
     x, x_scales = _taken(x, w, threads)
     operands = operands_of(w.values.dtype, x.dtype)
     if len(x) <= FEW[operands.name]:
@@ -82,26 +84,30 @@ def _one_block(rows: int, block_rows: int, tile_rows: int) -> tuple[Array, int]:
     return blocks[:count], tiles
 
 
-def _step(panels: int, blocks: int, threads: int, most: int) -> int:
-    """Panels that are a task: such that threads get several each, in fours."""
-    return max(1, min(most, panels * blocks // (TASKS_A_THREAD * threads)) // 4) * 4
+@cache
+def _ends(panels: int, blocks: int, threads: int, most: int) -> Array:
+    """Where shares of the panels end: large ones first, which stream, and small ones to finish together."""
+    ends, parts = [0], max(1, 2 * threads // blocks)
+    while (left := panels - ends[-1]) > 0:
+        ends.append(ends[-1] + min(left, most, -(-left // (4 * parts)) * 4))
+    return np.array(ends, np.int64)
 
 
 def _few(x: Array, x_scales: Array, w: Panels, bias: Array, blocks: Array, y: Array, threads: int) -> None:
-    step = _step(y.shape[1] // LANES, len(blocks), threads, 128)
-    few_rows(x, x_scales, w.values, w.scales, bias, blocks, step, y, np.zeros(1, np.int64), threads)
+    ends = _ends(y.shape[1] // LANES, len(blocks), threads, MOST_PANELS)
+    few_rows(x, x_scales, w.values, w.scales, bias, blocks, ends, y, np.zeros(1, np.int64), threads)
 
 
 def _scratch(use: str, size: int, dtype: np.dtype[Any]) -> Array:
     """Memory that this thread keeps: fresh pages would cost more than a small product."""
-    views: dict[Any, Array] = _kept.__dict__
-    view = views.get((use, size, dtype.char))
+    views: dict[Any, Array] = _kept.__dict__.setdefault(use, {})
+    view = views.get((size, dtype.char))
     if view is None:
-        whole, needed = views.get(use), size * dtype.itemsize
+        needed, whole = size * dtype.itemsize, views.get(use)
         if whole is None or whole.nbytes < needed or len(views) > MOST_VIEWS:
             views.clear()
             whole = views[use] = aligned(needed, np.uint8)
-        view = views[use, size, dtype.char] = whole[:needed].view(dtype)
+        view = views[size, dtype.char] = whole[:needed].view(dtype)
     return view
 
 
@@ -112,11 +118,12 @@ def _many(
     most = operands.unpacked.max_rows(PANELS)
     rows = max(last - first for first, last in blocks[:, 1:3].tolist())
     side = SIDE if rows > SEQUENTIAL_ROWS else PANELS
-    step = _step(y.shape[1] // LANES, len(blocks), threads, SIDE if rows > SEQUENTIAL_ROWS else 128)
+    most_panels = SIDE if rows > SEQUENTIAL_ROWS else MOST_PANELS
+    ends = _ends(y.shape[1] // LANES, len(blocks), threads, most_panels)
     packed = _scratch("packed", tiles * most * x.shape[1], x.dtype)
     sums = _scratch("sums", threads * rows * side * LANES, np.dtype(np.float32)).reshape(threads, -1)
     buffer = _scratch("buffer", threads * PANELS * K_BLOCK * LANES, x.dtype).reshape(threads, -1)
     many_rows(
-        x, x_scales, w.values, w.scales, bias, blocks, tiles, K_BLOCK, step, side, y,
+        x, x_scales, w.values, w.scales, bias, blocks, tiles, K_BLOCK, ends, side, y,
         packed, sums, buffer, np.zeros(1, np.int64), threads,
     )  # fmt: skip

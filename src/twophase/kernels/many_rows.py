@@ -112,17 +112,17 @@ def multiply_block(
 @kernel()
 def multiply_many(
     packed: Any, x_scales: Any, k: int, tiles: int, depth: int, w: Any, scales: Any, bias: Any, blocks: Any,
-    step: int, side: int, y: Any, sums: Any, buffer: Any, counter: Any,
+    ends: Any, side: int, y: Any, sums: Any, buffer: Any, counter: Any,
 ) -> None:  # fmt: skip
-    """Take `step` panels of a block of rows at a time, `side` of them side by side, until none is left."""
+    """Take a share of the panels, for a block of rows, at a time, `side` of them side by side."""
     panels = y.shape[1] // LANES
-    tasks = len(blocks) * -(-panels // step)
+    tasks = len(blocks) * (len(ends) - 1)
     task = next_task(counter)
     while task < tasks:
-        block, start = task % len(blocks), task // len(blocks) * step
+        block, share = task % len(blocks), task // len(blocks)
         row, rows = blocks[block, FIRST_ROW], blocks[block, LAST_ROW] - blocks[block, FIRST_ROW]
-        for first in range(start, min(panels, start + step), side):
-            last = min(panels, start + step, first + side)
+        for first in range(ends[share], ends[share + 1], side):
+            last = min(ends[share + 1], first + side)
             begin(bias, rows, first, last, sums)
             multiply_block(
                 packed, x_scales, k, tiles, depth, w, scales, blocks[block, FIRST_TILE], row, rows,
@@ -134,14 +134,14 @@ def multiply_many(
 
 @kernel(parallel=True)
 def many_rows(
-    x: Any, x_scales: Any, w: Any, scales: Any, bias: Any, blocks: Any, tiles: int, depth: int, step: int,
-    side: int, y: Any,    packed: Any, sums: Any, buffer: Any, counter: Any, threads: int,
+    x: Any, x_scales: Any, w: Any, scales: Any, bias: Any, blocks: Any, tiles: int, depth: int, ends: Any,
+    side: int, y: Any, packed: Any, sums: Any, buffer: Any, counter: Any, threads: int,
 ) -> None:  # fmt: skip
-    """y = x · w + bias; packed, sums and buffer (a row a thread): scratch; a task is `step` panels."""
+    """y = x · w + bias; a task is panels ends[i]..ends[i + 1]; packed, sums, buffer: scratch (by thread)."""
     for thread in prange(threads):
         pack_tiles(x, w, blocks, tiles, depth, packed, thread, threads)
     for thread in prange(threads):
         multiply_many(
-            packed, x_scales, x.shape[1], tiles, depth, w, scales, bias, blocks, step, side, y,
+            packed, x_scales, x.shape[1], tiles, depth, w, scales, bias, blocks, ends, side, y,
             sums[thread], buffer[thread], counter,
         )  # fmt: skip

@@ -43,7 +43,7 @@ from twophase.kernels.operands import (
 
 __all__ = ["HAS_BF16_DOT", "activation_dtype"]
 
-PREFETCH_BYTES = 12 << 10  # ahead of the stream, into the second-level cache
+PREFETCH_WORDS = 192  # ahead of what is read, into the second-level cache: 12 KiB
 PANELS = 2 if REGISTERS_A_VECTOR == 1 else 1  # side by side, where there are many rows
 SCALE_BYTES = 2 * LANES  # of a group of a panel
 
@@ -95,11 +95,19 @@ def tile_function(
         offset = b.add(b.mul(x_row, I64(row)), b.mul(at, I64(4 * operands.parts)))
         return b.gep(x, [b.add(offset, I64(4 * part))], source_etype=I8)
 
-    def step(at: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+    # Panels side by side are followed by as many others: a stream that ends goes on there.
+    near, far = I64(PREFETCH_WORDS // panels), b.mul(words, I64(panels - 1))
+    last_near = b.sub(words, near)
+
+    def words_ahead(at: ir.Value) -> ir.Value:
+        beyond = b.select(b.icmp_signed("<", at, last_near), I64(0), far)
+        return b.mul(b.add(near, beyond), I64(WORD_BYTES))
+
+    def step(at: ir.Value, ahead: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
         def word(panel: int) -> ir.Value:
             address = b.gep(w[panel], [b.mul(at, I64(WORD_BYTES))], source_etype=I8)
             if not stride:
-                prefetch(b, b.gep(address, [I64(PREFETCH_BYTES)], source_etype=I8))
+                prefetch(b, b.gep(address, [ahead], source_etype=I8))
             return operands.load_word(b, address)
 
         if rows == 1:  # x stays, and panels come one by one
@@ -133,8 +141,9 @@ def tile_function(
         new = list(phis)
         if stride:
             prefetch(b, b.gep(rest[-1], [b.mul(i, x_row)], source_etype=I8))
+        ahead = words_ahead(i)
         for u in range(unroll):
-            new = step(b.add(i, I64(u)), new)
+            new = step(b.add(i, I64(u)), ahead, new)
         following, last = b.add(i, I64(unroll)), b.block
         b.branch(head)
         for phi, start, stop in zip([i, *phis], [first, *sums], [following, *new], strict=True):
@@ -168,6 +177,8 @@ def tile_function(
         for index, value in enumerate(product(I64(0), words, sums)):
             b.store(value, y_address(index), align=4)
     else:
+        groups = b.sdiv(b.add(words, I64(group - 1)), I64(group))
+        scales_ahead = b.mul(groups, I64(SCALE_BYTES * panels))
         with cgutils.for_range_slice(b, I64(0), words, I64(group), intp=I64) as (first, number):
             end = b.add(first, I64(group))
             end = b.select(b.icmp_signed("<", end, words), end, words)
@@ -175,6 +186,7 @@ def tile_function(
             w_scales = []
             for panel in range(panels):
                 address = b.gep(scales[panel], [b.mul(number, I64(SCALE_BYTES))], source_etype=I8)
+                prefetch(b, b.gep(address, [scales_ahead], source_etype=I8))
                 w_scales.append(widen(b, b.load(address, typ=I16S, align=2)))
             x_scales, x_scales_row = rest[2 * panels : 2 * panels + 2]
             for row in range(rows):
