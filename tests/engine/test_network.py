@@ -20,6 +20,7 @@ from twophase.engine.network import Compute, LayerWeights, Network, Norm, activa
 from twophase.engine.packer import Format
 from twophase.engine.scratch import Scratch
 from twophase.engine.weights import open_weights
+from twophase.kernels.operands import GROUP
 from twophase.kernels.packing import Panels
 from twophase.kernels.quantising import quantise
 from twophase.model.catalogue import load_spec
@@ -140,13 +141,13 @@ def test_quantised_weights(kind: str, weights: Format, tmp_path: Path) -> None:
             if parameter.dim() > 1 and not looked_up and not name.endswith("gate.weight"):
                 format = "int8" if "lm_head" in name or "embed_tokens" in name else weights
                 parameter.copy_(torch.from_numpy(rounded(parameter.numpy(), format)))
-    np.testing.assert_allclose(ours, true_logits(model, ids), atol=1e-4)
+    # Rows that meet integers are rounded to 16 bits, by groups of columns.
+    np.testing.assert_allclose(ours, true_logits(model, ids), atol=2e-3)
 
 
 def rounded(matrix: np.ndarray, format: str) -> np.ndarray:
-    """Rows of at most 128, which share one scale."""
     q, scales = quantise(matrix.reshape(-1, matrix.shape[-1]), format)
-    return (q * scales).reshape(matrix.shape)
+    return (q * np.repeat(scales, GROUP[format], axis=1)[:, : q.shape[1]]).reshape(matrix.shape)
 
 
 @pytest.mark.parametrize(("weights", "bound"), [("int8", 0.04), ("int4", 0.5)])
