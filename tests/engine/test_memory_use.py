@@ -27,11 +27,11 @@ print(json.dumps([peak, model.network.arena.nbytes, executor.pool.bytes]))
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in bytes elsewhere")
 @pytest.mark.parametrize("weights", ["bf16", "int4"])
 def test_no_second_copy_of_the_weights_is_ever_held(weights: str) -> None:
-    """Weights, pool and 300 MB: 1.2 GB of BF16 weights, or those rounded to 330 MB while they are read."""
+    """Weights, pool and 300 MB: 1.2 GB of BF16 weights, or those rounded to 406 MB while they are read."""
     for _ in range(2):  # the first run may compile, which takes memory of its own
         ran = subprocess.run(
             [sys.executable, "-c", RUN.format(weights=weights)], capture_output=True, text=True, check=True
         )
     peak, held, pool = json.loads(ran.stdout)
     assert peak - held - pool < 300e6
-    assert held == pytest.approx({"bf16": 1.192e9, "int4": 0.385e9}[weights], rel=0.01)
+    assert held == pytest.approx({"bf16": 1.192e9, "int4": 0.406e9}[weights], rel=0.01)
