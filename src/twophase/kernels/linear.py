@@ -19,7 +19,7 @@ from twophase.kernels.tile import PANELS
 
 Array = NDArray[Any]
 K_BLOCK = 256  # of a panel that is unpacked: 16 KiB, half of a first-level cache
-ROW_TILES = 32  # of x that pass a block of a panel, from the second-level cache
+ROW_TILES = 44  # of x that pass a block of a panel: with their sums, what the second-level cache holds
 SIDE = 8  # panels that pass a block of rows and k, their sums beside it
 SEQUENTIAL_ROWS = 64  # up to here the sums of one panel are done before the next is begun
 MOST_PANELS = 512  # of a share
