@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from account import PARAMETERS
-from table import CELLS, OURS, Cell, Figure, markdown, put_between_markers
+from table import CELLS, OURS, Cell, Figure, Phase, markdown, put_between_markers
 
 from twophase.hardware.probe import cpu_name, matmul_rate, read_rate
 
@@ -36,6 +36,8 @@ ENGINES = {
     "llama.cpp": ("llamacpp", "llamacpp_peer.py"),
     "transformers": ("transformers", "transformers_peer.py"),
 }
+Shape = tuple[int, int]
+SHAPES: tuple[Shape, ...] = tuple(dict.fromkeys((cell.batch, cell.context) for cell in CELLS))
 STEPS = 16  # of decoding; a figure is their median
 WARM_STEPS = 2
 PROBE_S = 0.05
@@ -106,18 +108,24 @@ class Roofs:
         )
 
 
-def measure(runner: Runner, about: dict[str, Any], cell: Cell, roofs: Roofs) -> Figure:
-    """One cell once. `about`: what the engine said of itself on loading."""
+def measure(runner: Runner, about: dict[str, Any], shape: Shape, roofs: Roofs) -> Iterator[Figure]:
+    """One shape once, both its phases. `about`: what the engine said of itself on loading."""
+    batch, context = shape
     before = roofs.probe()
-    answer = runner.ask(prefill=cell.context, batch=cell.batch)
-    if cell.phase == "decode":
-        before = roofs.probe()
-        answer = runner.ask(decode=STEPS)
-    after = roofs.probe()
+    asked: dict[Phase, dict[str, int]] = {
+        "prefill": {"prefill": context, "batch": batch},
+        "decode": {"decode": STEPS},
+    }
+    for phase, command in asked.items():
+        seconds = float(np.median(runner.ask(**command)["seconds"]))
+        after = roofs.probe()
+        best = [max(pair) for pair in zip(before, after, strict=True)]
+        cell = Cell(phase, batch, context)
+        if cell in CELLS:
+            cost = cell.cost(about["weight_bytes"], about["kv_item_bytes"])
+            yield Figure(cell, seconds, *cost, *best)
+        before = after
     runner.ask(end=True)
-    seconds = float(np.median(answer["seconds"]))
-    best = tuple(max(pair) for pair in zip(before, after, strict=True))
-    return Figure(cell, seconds, *cell.cost(about["weight_bytes"], about["kv_item_bytes"]), *best)
 
 
 def start(name: str, weights: str, venvs: Path, threads: int) -> tuple[Runner, dict[str, Any]]:
@@ -125,8 +133,8 @@ def start(name: str, weights: str, venvs: Path, threads: int) -> tuple[Runner, d
     runner = Runner(name, venvs, threads)
     try:
         about = runner.ask(load=str(venvs / "models"), format=weights, threads=threads)
-        for shape in dict.fromkeys((cell.batch, cell.context) for cell in CELLS):
-            runner.ask(prefill=shape[1], batch=shape[0])
+        for batch, context in SHAPES:
+            runner.ask(prefill=context, batch=batch)
             runner.ask(decode=WARM_STEPS)
             runner.ask(end=True)
     except BaseException:
@@ -161,16 +169,15 @@ def compare(
     with started(names, weights, venvs, threads) as engines:
         figures: dict[str, list[Figure]] = {name: [] for name in engines}
         for turn in range(rounds):
-            for cell in CELLS:
+            for shape in SHAPES:
                 for name, (runner, about) in list(engines.items()):
                     try:
-                        figure = measure(runner, about, cell, roofs)
+                        for figure in measure(runner, about, shape, roofs):
+                            figures[name].append(figure)
+                            print(f"{turn + 1}/{rounds} {weights} {name:13}{figure}", flush=True)
                     except EngineError as error:
-                        print(f"{weights} {name}: dropped at {cell}, {error}", flush=True)
+                        print(f"{weights} {name}: dropped at {shape}, {error}", flush=True)
                         engines.pop(name)[0].close()
-                        continue
-                    figures[name].append(figure)
-                    print(f"{turn + 1}/{rounds} {weights} {name:13}{figure}", flush=True)
         return {
             name: about | {"figures": figures[name], "engine": name, "format": weights}
             for name, (_, about) in engines.items()

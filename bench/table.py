@@ -7,11 +7,12 @@ from typing import Any, Literal
 from account import decode_bytes, decode_flops, prefill_flops
 
 OURS = "twophase"
+Phase = Literal["prefill", "decode"]
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    phase: Literal["prefill", "decode"]
+    phase: Phase
     batch: int
     context: int  # prompt tokens, or tokens in the KV cache as decoding begins
 
