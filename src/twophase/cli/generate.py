@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twophase.cli.engine import KeptKVOption, KeptWeightsOption, engine_room, kept_formats
+from twophase.cli.engine import KeptKVOption, KeptWeightsOption, compiling_shown, engine_room, kept_formats
 from twophase.cli.options import ComputeOption, JsonOption, LoadOption, ThreadsOption, threads_of
 from twophase.cli.progress import progress_bar
 from twophase.errors import InputError
@@ -45,7 +45,7 @@ def generate(
         from twophase.engine.tokenizer import load_tokenizer
 
     kept_weights, kept_kv = kept_formats(weights, kv, compute)
-    with progress_bar() as report:
+    with progress_bar() as report, compiling_shown(report):
         found = find_model(model, load, compute, kept_weights)
         if found.path is None:
             hint = "give its directory or a .gguf file" if model else HOW_TO_GET_IT

@@ -18,7 +18,7 @@ from twophase.cli.deployment import (
     deployment_of,
     loaded,
 )
-from twophase.cli.engine import engine_room, kept_formats
+from twophase.cli.engine import compiling_shown, engine_room, kept_formats
 from twophase.cli.fit import bytes_of
 from twophase.cli.options import (
     ComputeOption,
@@ -205,7 +205,8 @@ def serve(
                     kv=kept_kv,
                     speculation=drafts,
                 )
-                engine = open_real(found, options, report)
+                with compiling_shown(report):
+                    engine = open_real(found, options, report)
             service = Service(engine, max_queue, policy)
         app = new_app(service, api_keys=api_key or (), max_body=int(body or 0), metrics_prefix=metrics_prefix)
         ready = _announcement(engine, address_of(listening), bool(api_key))

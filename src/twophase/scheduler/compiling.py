@@ -1,10 +1,7 @@
 """The same moves and policies compiled by Numba, where it is installed; else as they stand."""
 
-import hashlib
 import importlib.util
 import os
-import sys
-import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -13,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from twophase.compile_cache import cache_folder, kept_in, make_writable
 from twophase.scheduler import moves, policy, pool, queue
 from twophase.scheduler.policy import Policy
 from twophase.scheduler.request import Limits
@@ -47,25 +45,25 @@ def can_compile() -> bool:
 def compiled() -> dict[str, Any]:
     """All moves and policies by name. Each is compiled at its first call, or loaded from disk."""
     import numba
-    import numba.core.config
 
-    config: Any = numba.core.config
+    folder = cache_folder(Path(__file__).parent)
+    try:
+        make_writable(folder)
+        cached = True
+    except OSError:  # they compile in seconds
+        cached = False
     jit: Any = numba.njit
-    folder = cache_folder()
-    elsewhere, config.CACHE_DIR = config.CACHE_DIR, str(folder or "")
     entries = {*Moves._fields, *(each.__name__ for each in policy.POLICIES.values())}
     options = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
     done: dict[str, Any] = {}
-    try:
+    with kept_in(folder):
         for function in all_functions():
             name = function.__name__
             linked = FunctionType(function.__code__, {**function.__globals__, **done})
             if name in entries:
-                done[name] = jit(cache=folder is not None, **options)(linked)
+                done[name] = jit(cache=cached, **options)(linked)
             else:
                 done[name] = jit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)(linked)
-    finally:
-        config.CACHE_DIR = elsewhere
     return done
 
 
@@ -91,23 +89,3 @@ def rehearse(linked: Moves, in_use: Policy) -> None:
     linked.fill_pass(state)
     linked.advance(state, slots, zero, zero, zero)
     linked.dismiss(state, slots)
-
-
-def cache_folder() -> Path | None:
-    """The user's cache folder, keyed by this room's sources; None where nothing can be kept there.
-
-    Numba itself looks only at the file that a function stands in, not at those that it calls.
-    """
-    digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(source.read_bytes())
-    base = os.environ.get("XDG_CACHE_HOME") or (
-        "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
-    )
-    folder = Path(os.path.expanduser(base)) / "twophase" / f"scheduler-{digest.hexdigest()[:16]}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError:
-        return None
