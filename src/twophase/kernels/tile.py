@@ -43,7 +43,7 @@ from twophase.kernels.operands import (
 
 __all__ = ["HAS_BF16_DOT", "activation_dtype"]
 
-PREFETCH_WORDS = 192  # ahead of what is read, into the second-level cache: 12 KiB
+PREFETCH_WORDS = 768  # ahead of what is read, into the second-level cache: 48 KiB
 PANELS = 2 if REGISTERS_A_VECTOR == 1 else 1  # side by side, where there are many rows
 SCALE_BYTES = 2 * LANES  # of a group of a panel
 
