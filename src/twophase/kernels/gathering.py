@@ -46,7 +46,7 @@ def k_of_a_group(typingctx, w):  # type: ignore[no-untyped-def]
     return types.intp(w), lambda context, b, signature, args: I64(count)
 
 
-@kernel()
+@kernel
 def gather_row(w: Any, scales: Any, row: int, k: int, out: Any, out_at: int) -> None:
     """out[out_at : out_at + k] = row `row` of the matrix [n, k] in these panels, in whichever format."""
     each, group = k_of_a_word(w), k_of_a_group(w)
