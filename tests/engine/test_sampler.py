@@ -206,6 +206,14 @@ def test_broken_logits_are_an_error_and_change_nothing(broken: float) -> None:
         choose(np.full((1, 50), -np.inf, np.float32), states[:1])
 
 
+def test_greedy_takes_the_lowest_of_the_largest() -> None:
+    logits = np.random.default_rng(5).integers(-3, 3, (40, 1000)).astype(np.float32)
+    greedy = [(SamplerState(Sampling()), 0)] * 40
+    assert choose(logits, greedy) == logits.argmax(axis=1).tolist()
+    logits[:] = -7
+    assert choose(logits, greedy) == [0] * 40
+
+
 def test_nearly_no_temperature_is_greedy() -> None:
     logits = random_logits(4, 8)
     for sampling in (

@@ -22,7 +22,8 @@ from twophase.scheduler.request import Outcome
 
 WARMING = -1  # a sequence that no scheduler has
 WARMING_ROWS = 64  # that take the kernels of many rows
-WARMING_SAMPLING = Sampling(
+# takes every kernel of sampling
+EVERYTHING = Sampling(
     temperature=1.0, top_k=5, top_p=0.5, min_p=0.1, repetition_penalty=1.1, logprobs=1, min_tokens=1
 )
 
@@ -53,11 +54,11 @@ class Executor:
         self._scratch = Scratch()
         self._salt = secrets.token_bytes(16)
 
-    def warm_up(self) -> None:
+    def warm_up(self, sampling: Sampling = EVERYTHING) -> None:
         """Compile the kernels of few rows and of many, or load them compiled, by passes that nobody sees."""
         room = min(self.pool.blocks * BLOCK_SIZE, self.pool.positions)
         for rows in (min(2, room), min(WARMING_ROWS, room)):
-            self.begin(WARMING, [0] * rows, WARMING_SAMPLING)
+            self.begin(WARMING, [0] * rows, sampling)
             self.run(Pass((Span(WARMING, rows, 0, tuple(range(-(-rows // BLOCK_SIZE)))),)))
             self.end(WARMING)
 

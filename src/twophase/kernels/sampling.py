@@ -1,4 +1,4 @@
-"""One token a row from float32 logits: the largest, or a draw from those that top-k, top-p and min-p leave.
+"""One token a row drawn from float32 logits: from those that top-k, top-p and min-p leave.
 
 Rows lie `stride` apart in the flat array `logits` and are looked at in blocks of 256. The blocks' largest
 logits tell which blocks can hold anything of interest, so most rows are read once or twice, and nothing is
@@ -36,7 +36,7 @@ BOTTOM = -32.0  # e^-32 of the largest weight is none: a whole vocabulary of it 
 HEADS = (32, 256)  # among so many the end of top-p is looked for first: most models are sure of themselves
 BINS_A_NAT, BINS = 64, 2048  # of a histogram of probability mass, where one is not
 
-# What a row asks for. inverse_temperature 0: the largest logit, and nothing else counts.
+# What a row asks for. inverse_temperature 0: nothing, it is left as it is.
 DRAW = np.dtype(
     [
         ("inverse_temperature", np.float32),
@@ -329,18 +329,6 @@ def floor_of(
 
 
 @kernel
-def first_of(logits: Any, at: int, maxima: Any, best: Any) -> int:
-    """The lowest id with the largest logit."""
-    block = 0
-    while maxima[block] != best:
-        block += 1
-    token = block * BLOCK
-    while logits[at + token] != best:
-        token += 1
-    return token
-
-
-@kernel
 def draw_above(
     logits: Any, at: int, vocabulary: int, maxima: Any, sums: Any, floor: Any, best: Any, draw: Any
 ) -> int:
@@ -378,7 +366,7 @@ def draw_above(
 
 
 @kernel
-def choose_some(
+def draw_some(
     _: int, __: int, logits: Any, stride: int, vocabulary: int, maxima: Any, sums: Any, best: Any, draws: Any,
     chosen: Any, counter: Any,
 ) -> None:  # fmt: skip
@@ -390,22 +378,20 @@ def choose_some(
         if draw.inverse_temperature > 0:
             floor = floor_of(logits, at, vocabulary, maxima[row], sums[row], best[row], draw, values)
             chosen[row] = draw_above(logits, at, vocabulary, maxima[row], sums[row], floor, best[row], draw)
-        else:
-            chosen[row] = first_of(logits, at, maxima[row], best[row])
         row = next_task(counter)
 
 
 @kernel
-def choose_tokens(
+def draw_tokens(
     logits: Any, stride: int, vocabulary: int, maxima: Any, sums: Any, best: Any, draws: Any, chosen: Any,
     counter: Any, threads: int,
 ) -> None:  # fmt: skip
-    """chosen: [rows], a token each. best: [rows], the largest of maxima, finite; draws: [rows] of DRAW.
+    """chosen: [rows], a token for each that draws. best: [rows], the largest of maxima, finite; draws: [rows] of DRAW.
 
     sums: [rows, blocks], needed where a row draws by top-p alone or without limits. counter: [1], 0.
     """
     own = (logits, stride, vocabulary, maxima, sums, best, draws, chosen, counter)
-    share_out(choose_some, threads, threads, own)
+    share_out(draw_some, threads, threads, own)
 
 
 @kernel

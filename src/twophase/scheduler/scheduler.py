@@ -60,7 +60,7 @@ class Scheduler:
             policy = POLICIES[policy]
         self.limits = limits
         self.state = new_state(limits, slots=64, ageing=ageing)
-        self._moves, self._policy = moves_for(policy)
+        self._moves, self._policy = moves_for(policy, limits)
         self._slots: dict[int, int] = {}  # by request id
         self._ids = np.zeros(64, np.int64)  # by slot
         self._vacant = list(range(64))[::-1]
