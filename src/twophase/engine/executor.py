@@ -5,8 +5,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numba
-
 from twophase.cost.pass_ import Pass, Span
 from twophase.engine.batch import make_batch
 from twophase.engine.drafting import Drafter
@@ -99,7 +97,6 @@ class Executor:
     def run(self, pass_: Pass) -> Outcome:
         """One pass; each span that wants logits keeps the next token, and the drafts before it that hold."""
         started = time.perf_counter()
-        numba.set_num_threads(self.threads)  # Numba keeps it for each thread that asks
         drafts = self._drafts(pass_)
         kept = self._keep(pass_, drafts, self.logits(pass_, drafts))
         stopped, planned, keys = [], {}, {}

@@ -386,8 +386,9 @@ def draw_tokens(
     logits: Any, stride: int, vocabulary: int, maxima: Any, sums: Any, best: Any, draws: Any, chosen: Any,
     counter: Any, threads: int,
 ) -> None:  # fmt: skip
-    """chosen: [rows], a token for each that draws. best: [rows], the largest of maxima, finite; draws: [rows] of DRAW.
+    """chosen: [rows], a token for each that draws.
 
+    best: [rows], the largest of maxima, finite; draws: [rows] of DRAW;
     sums: [rows, blocks], needed where a row draws by top-p alone or without limits. counter: [1], 0.
     """
     own = (logits, stride, vocabulary, maxima, sums, best, draws, chosen, counter)
