@@ -234,6 +234,7 @@ def test_nearly_no_temperature_is_greedy() -> None:
         ({"top_p": 1.5}, "top_p is 1.5"),
         ({"min_p": 1.01}, "min_p is 1.01"),
         ({"repetition_penalty": 0.0}, "repetition_penalty is 0.0"),
+        ({"repetition_penalty": 1e-38}, "it must be from 0.01 to 100"),  # logits over it would be infinite
         ({"presence_penalty": float("inf")}, "presence_penalty is inf"),
         ({"frequency_penalty": float("nan")}, "frequency_penalty is nan"),
         ({"min_tokens": -1}, "min_tokens is -1"),

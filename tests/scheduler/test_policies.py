@@ -44,6 +44,22 @@ def test_decode_first_bounds_what_a_decode_waits_for() -> None:
     ]
 
 
+@pytest.mark.parametrize("policy", ["decode-first", "priority"])
+def test_nobody_takes_a_block_that_a_prompt_under_way_will_need(policy: str) -> None:
+    """Drafts for which no block is left must not let another prompt in, whose block the first one needs."""
+    limits = Limits(blocks=7, context_length=24, max_tokens=8, block_size=4)
+    scheduler = Scheduler(limits, policy)
+    scheduler.add(Request(0, 2, 20))
+    run(scheduler)
+    scheduler.add(Request(1, 24, 1))
+    pass_ = scheduler.schedule()
+    assert pass_ is not None and [(span.sequence, span.new) for span in pass_.spans] == [(0, 1), (1, 7)]
+    scheduler.commit(pass_, Outcome({0: [1]}, drafts={0: 6}))
+    scheduler.add(Request(2, 3, 3))
+    pass_ = scheduler.schedule()
+    assert pass_ is not None and {span.sequence for span in pass_.spans} == {0, 1}
+
+
 def test_prefill_first_stops_the_decodes() -> None:
     scheduler = roomy("prefill-first", budget=8)
     scheduler.add(Request(0, 2, 9))

@@ -136,6 +136,8 @@ def serve(
     ):
         if count is not None and not least <= count <= LARGEST:
             raise InputError(f"{option} {count}: it must be a whole number from {least} to {LARGEST:,}")
+    if kv_blocks is not None and kv_memory is not None:
+        raise InputError("--kv-blocks and --kv-memory say the same: give one of them")
     if not 0 <= max_queue <= LARGEST:
         raise InputError(f"--max-queue {max_queue}: it must be 0 or more")
     if not 0 <= port <= 65535:

@@ -32,7 +32,7 @@ class Known:
 
     ids: list[int]
     sampler: SamplerState
-    keys: BlockKeys
+    keys: BlockKeys | None  # None: there is no prefix cache
     prompt_keys: list[int]
     logprobs: list[TokenLogprobs] = field(default_factory=list)
 
@@ -40,15 +40,24 @@ class Known:
 class Executor:
     """Holds the tokens of every sequence that was begun and not ended, and the KV cache.
 
-    `pool`: the KV blocks that a scheduler hands out.
+    `pool`: the KV blocks that a scheduler hands out; `prefix_cache`: whether it finds them again by keys.
     """
 
-    def __init__(self, network: Network, pool: KVPool, threads: int, drafter: Drafter | None = None) -> None:
+    def __init__(
+        self,
+        network: Network,
+        pool: KVPool,
+        threads: int,
+        drafter: Drafter | None = None,
+        *,
+        prefix_cache: bool = True,
+    ) -> None:
         self.network = network
         self.pool = pool
         self.threads = threads
         self.drafter = drafter
         self.known: dict[int, Known] = {}
+        self._prefix_cache = prefix_cache
         self._scratch = Scratch()
         self._salt = secrets.token_bytes(16)
 
@@ -68,8 +77,9 @@ class Executor:
                 raise InputError(f"token id {token} is outside the model's vocabulary of {vocabulary}")
         sampling.require_vocabulary(vocabulary)
         ids = list(prompt_ids)
-        keys = BlockKeys(BLOCK_SIZE, self._salt)
-        self.known[sequence] = Known(ids, SamplerState(sampling, ids), keys, keys.extend(ids))
+        keys = BlockKeys(BLOCK_SIZE, self._salt) if self._prefix_cache else None
+        prompt_keys = keys.extend(ids) if keys else []
+        self.known[sequence] = Known(ids, SamplerState(sampling, ids), keys, prompt_keys)
         if self.drafter:
             self.drafter.begin(sequence)
 
@@ -103,7 +113,8 @@ class Executor:
         for sequence, tokens in kept.items():
             known = self.known[sequence]
             known.ids += tokens
-            keys[sequence] = known.keys.extend(known.ids)
+            if known.keys:
+                keys[sequence] = known.keys.extend(known.ids)
             if tokens[-1] in known.sampler.sampling.stop_ids:
                 stopped.append(sequence)
             elif self.drafter:

@@ -1,4 +1,4 @@
-"""One prompt continued on the real engine, pass by pass."""
+"""Prompts continued on the real engine, pass by pass."""
 
 from collections.abc import Iterator, Sequence
 

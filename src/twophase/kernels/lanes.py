@@ -117,22 +117,6 @@ def get(typingctx, array, at):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def put(typingctx, array, at, value):  # type: ignore[no-untyped-def]
-    """array[at] = one float32."""
-
-    def generate(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        address = array_address(context, b, array, args[0], args[1])
-        if array.dtype == types.uint16:
-            rounded = b.extract_element(narrow(b, broadcast(b, args[2], F32S)), I32(0))
-            b.store(rounded, b.bitcast(address, I16.as_pointer()), align=2)
-        else:
-            b.store(args[2], b.bitcast(address, F32.as_pointer()), align=4)
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, types.float32), generate
-
-
-@intrinsic
 def next_task(typingctx, counter):  # type: ignore[no-untyped-def]
     """counter[0]++, atomically: threads take tasks as they get to them, and none waits for a slow one."""
 

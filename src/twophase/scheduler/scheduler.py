@@ -14,7 +14,6 @@ from twophase.scheduler.pool import forget_keys_of
 from twophase.scheduler.request import Limits, Outcome, Request
 from twophase.scheduler.state import (
     ARRIVAL,
-    CACHED,
     COMPUTED,
     DRAFTS,
     HELD,
@@ -103,10 +102,6 @@ class Scheduler:
     def prefix_hits(self) -> int:
         """Those of them that were there."""
         return int(self.state.counts[N_HIT])
-
-    def cached_tokens(self, request_id: int) -> int:
-        """Prompt tokens that the prefix cache had when the request was first admitted. KeyError: not here."""
-        return int(self.state.slots[self._slots[request_id], CACHED])
 
     def preempted(self, request_id: int) -> int:
         """Times that the request lost its blocks. KeyError where it isn't here."""
@@ -235,7 +230,7 @@ class Scheduler:
         row[[KNOWN, MAX_OUTPUT, PRIORITY, ARRIVAL]] = (
             *(request.prompt_tokens, request.max_output, request.priority, self._arrivals),
         )
-        row[[COMPUTED, OUTPUT, DRAFTS, PREEMPTED, CACHED]] = 0
+        row[[COMPUTED, OUTPUT, DRAFTS, PREEMPTED]] = 0
         self._arrivals += 1
         if request.block_keys and self.limits.prefix_cache:
             self.state = with_keys(

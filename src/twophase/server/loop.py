@@ -16,6 +16,7 @@ from twophase.scheduler.request import Outcome, Request
 from twophase.scheduler.scheduler import Scheduler
 from twophase.server.counters import Counters
 from twophase.server.engine import OpenEngine
+from twophase.server.errors import TOO_LONG
 from twophase.server.events import Ask, Event, Failed, Outlet, Said, deliver
 from twophase.server.phase_meter import PhaseMeter
 from twophase.server.texts import Texts
@@ -69,15 +70,13 @@ class Loop:
         for choice, (number, ask) in enumerate(zip(numbers, asks, strict=True)):
             try:
                 refusal = self._add(number, ask, outlet, choice, arrival_s)
-                failed = None if refusal is None else Failed(400, refusal, "context_length_exceeded")
+                failed = None if refusal is None else Failed(400, refusal, TOO_LONG)
             except InputError as error:
                 failed = Failed(400, str(error))
             except Exception as error:
                 failed = failure(error)
             if failed is not None:
                 self.cancel(numbers[:choice])
-                if failed.status == 400:
-                    self.counters.refused["never_fits"] += 1
                 tell([outlet], failed)
                 return
 

@@ -3,10 +3,12 @@
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 
 from twophase.server.engine import OpenEngine
+from twophase.server.errors import TOO_LONG, ApiError
 from twophase.server.events import Ask, Failed, Outlet
 from twophase.server.loop import Loop, failure, in_a_line, tell
 from twophase.server.metrics import Snapshot
@@ -78,6 +80,15 @@ class Service:
             self._coming += len(asks)
             self._ask(lambda: self._take_in(numbers, asks, outlet, arrival_s), outlet)
         return numbers
+
+    @contextmanager
+    def counting_what_never_fits(self) -> Iterator[None]:
+        try:
+            yield
+        except ApiError as error:
+            if error.code == TOO_LONG:
+                self._loop.counters.refused["never_fits"] += 1
+            raise
 
     def cancel(self, numbers: Sequence[int]) -> None:
         """End those that are still here, before the next pass."""
