@@ -15,7 +15,7 @@ from serving import Running, running, stub_engine
 
 from twophase.cost.pass_ import Pass
 from twophase.engine.sampling import Sampling, TokenLogprobs
-from twophase.scheduler.request import Outcome
+from twophase.scheduler.request import PassOutcome
 from twophase.server.asking import of_chat
 from twophase.server.protocol import ChatRequest
 from twophase.server.running import DrainingServer
@@ -31,7 +31,7 @@ class Gated(StandIn):
         self.passes = 0
         self.raising: set[int] = set()  # first tokens of prompts whose passes raise
 
-    def run(self, pass_: Pass) -> Outcome:
+    def run(self, pass_: Pass) -> PassOutcome:
         assert self.gate.acquire(timeout=20)
         self.passes += 1
         if any(self.first[span.sequence] in self.raising for span in pass_.spans):
@@ -198,12 +198,12 @@ class Drafting(StandIn):
     def __init__(self) -> None:
         super().__init__(lambda pass_: 0.0, range(1000), 16, prefix_cache=False)
 
-    def run(self, pass_: Pass) -> Outcome:
+    def run(self, pass_: Pass) -> PassOutcome:
         kept = {
             span.sequence: [self._next(self._fillers[span.sequence]) for _ in range(span.logit_rows)]
             for span in pass_.spans
         }
-        return Outcome(kept, [], 0.0, drafts=dict.fromkeys(kept, 3))
+        return PassOutcome(kept, [], 0.0, drafts=dict.fromkeys(kept, 3))
 
     def _logprobs(self, token: int, count: int) -> TokenLogprobs:
         return TokenLogprobs(-float(token), ())

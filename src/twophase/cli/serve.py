@@ -18,8 +18,9 @@ from twophase.cli.deployment import (
     deployment_of,
     loaded,
 )
-from twophase.cli.engine import compiling_shown, engine_room, kept_formats
+from twophase.cli.engine import compiling_shown, kept_formats
 from twophase.cli.fit import bytes_of
+from twophase.cli.needs import needs
 from twophase.cli.options import (
     ComputeOption,
     LoadOption,
@@ -29,7 +30,6 @@ from twophase.cli.options import (
     threads_of,
 )
 from twophase.cli.progress import progress_bar
-from twophase.cli.server_room import server_room
 from twophase.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def serve(
     pool = bytes_of("--kv-memory", kv_memory)
     cores = threads_of(threads)
 
-    with server_room():
+    with needs("server"):
         from twophase.server.app import new_app
         from twophase.server.engine import Sizes
         from twophase.server.running import address_of, bind
@@ -192,7 +192,7 @@ def serve(
                     ),
                 )
             else:
-                with engine_room():
+                with needs("engine"):
                     from twophase.engine.open import find_model
                     from twophase.server.open_real import RealOptions, open_real
                     from twophase.server.speculation import speculation_of

@@ -10,13 +10,13 @@ from twophase.engine.batch import make_batch
 from twophase.engine.drafting import Drafter
 from twophase.engine.kv import KVPool
 from twophase.engine.network import Network, forward
-from twophase.engine.sampler import Asked, SamplerState, all_logprobs, keep_tokens
+from twophase.engine.sampler import SampledRows, SamplerState, all_logprobs, keep_tokens
 from twophase.engine.sampling import GREEDY, Sampling, TokenLogprobs
 from twophase.engine.scratch import Array, Scratch
 from twophase.errors import InputError
 from twophase.kernels.cache import BLOCK_SIZE
 from twophase.scheduler.block_keys import BlockKeys
-from twophase.scheduler.request import Outcome
+from twophase.scheduler.request import PassOutcome
 
 WARMING = -1  # a sequence that no scheduler has
 WARMING_ROWS = 64  # that take the kernels of many rows
@@ -104,7 +104,7 @@ class Executor:
             ids[sequence] = [*ids[sequence], *guessed]
         return forward(self.network, self.pool, make_batch(pass_, ids), self.threads, self._scratch)
 
-    def run(self, pass_: Pass) -> Outcome:
+    def run(self, pass_: Pass) -> PassOutcome:
         """One pass; each span that wants logits keeps the next token, and the drafts before it that hold."""
         started = time.perf_counter()
         drafts = self._drafts(pass_)
@@ -120,7 +120,7 @@ class Executor:
             elif self.drafter:
                 drafted = len(drafts.get(sequence, ()))
                 planned[sequence] = self.drafter.plan(sequence, known.ids, drafted, len(tokens))
-        return Outcome(kept, stopped, time.perf_counter() - started, planned, keys)
+        return PassOutcome(kept, stopped, time.perf_counter() - started, planned, keys)
 
     def _drafts(self, pass_: Pass) -> dict[int, list[int]]:
         if self.drafter is None:
@@ -135,7 +135,7 @@ class Executor:
             return {}
         owners = [self.known[sequence] for sequence in sequences]
         asked = [
-            Asked(known.sampler, len(known.ids), drafts.get(sequence, ()))
+            SampledRows(known.sampler, len(known.ids), drafts.get(sequence, ()))
             for sequence, known in zip(sequences, owners, strict=True)
         ]
         kept = keep_tokens(logits, asked, self.threads)

@@ -87,7 +87,7 @@ class SamplerState:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SampledRows:
     """One sequence's rows in a pass: 1 + len(drafts), each after the drafts before it.
 
     position: of the first row's token in the sequence, counting the prompt.
@@ -103,7 +103,7 @@ def uniform(seed: int, position: int) -> float:
     return (_mix(_mix(seed) + (position + 1) * GOLDEN) >> 11) * 2.0**-53
 
 
-def keep_tokens(logits: Array, asked: Sequence[Asked], threads: int = 1) -> list[list[int]]:
+def keep_tokens(logits: Array, asked: Sequence[SampledRows], threads: int = 1) -> list[list[int]]:
     """The tokens that each sequence keeps: one, and one for each draft that was what would be chosen there.
 
     A stop id is the last. logits: float32 [rows of all that is asked, vocabulary], as they were afterwards
@@ -201,7 +201,7 @@ def _flat(logits: Array) -> tuple[Array, int]:
     return np.lib.stride_tricks.as_strided(logits, (size,), (logits.itemsize,)), stride
 
 
-def _kept(chosen: Sequence[int], asked: Asked) -> list[int]:
+def _kept(chosen: Sequence[int], asked: SampledRows) -> list[int]:
     kept = []
     for token, draft in zip(chosen, [*asked.drafts, None], strict=True):
         kept.append(token)

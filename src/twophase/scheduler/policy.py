@@ -148,7 +148,8 @@ def decode_first(state: State) -> None:
     """Decodes, then the prompt under way, then the queue in order of arrival; the newest gives way.
 
     A prompt is cut only by the end of the budget, or by rows spared for drafts; whoever is admitted behind it
-    takes no block that it will need. The rules are those of vLLM V1 (v1/core/sched/scheduler.py in 0.33) with its defaults.
+    takes no block that it will need. The rules are those of vLLM V1 (v1/core/sched/scheduler.py in 0.33)
+    with its defaults.
     """
     order_by(state, BY_ARRIVAL)
     continue_running(state)

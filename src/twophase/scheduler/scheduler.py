@@ -11,7 +11,7 @@ from twophase.scheduler.keys import with_keys
 from twophase.scheduler.moves import begin_pass, enqueue
 from twophase.scheduler.policy import POLICIES, Policy
 from twophase.scheduler.pool import forget_keys_of
-from twophase.scheduler.request import Limits, Outcome, Request
+from twophase.scheduler.request import Limits, PassOutcome, Request
 from twophase.scheduler.state import (
     ARRIVAL,
     COMPUTED,
@@ -148,7 +148,7 @@ class Scheduler:
         sequences, new, context, logits = (column.tolist() for column in columns)
         return Pass(tuple(map(Span, sequences, new, context, self._block_tables(slots), logits)))
 
-    def commit(self, pass_: Pass, outcome: Outcome) -> list[int]:
+    def commit(self, pass_: Pass, outcome: PassOutcome) -> list[int]:
         """Take in what the pass gave. Returns the ids that are finished; their blocks are free again.
 
         ValueError, and nothing taken in, where the outcome doesn't answer the pass, or the pass isn't the
@@ -192,7 +192,7 @@ class Scheduler:
             spans, slots = [span for span, it_is in zip(spans, here, strict=True) if it_is], slots[here]
         return spans, slots
 
-    def _check_answer(self, spans: list[Span], slots: Ints, kept: Ints, outcome: Outcome) -> None:
+    def _check_answer(self, spans: list[Span], slots: Ints, kept: Ints, outcome: PassOutcome) -> None:
         state, block_size = self.state, self.limits.block_size
         computed = state.slots[slots, COMPUTED].tolist()
         to_come = (state.slots[slots, MAX_OUTPUT] - state.slots[slots, OUTPUT]).tolist()
@@ -216,7 +216,7 @@ class Scheduler:
                         f"sequence {span.sequence}: {keys} block keys where {filled} blocks were filled"
                     )
 
-    def _take_keys(self, sequences: list[int], slots: Ints, outcome: Outcome) -> None:
+    def _take_keys(self, sequences: list[int], slots: Ints, outcome: PassOutcome) -> None:
         for sequence, slot in zip(sequences, slots.tolist(), strict=True):
             keys = outcome.block_keys.get(sequence, ())
             # a gap before them, and they would stand for other blocks

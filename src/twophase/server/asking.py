@@ -10,7 +10,7 @@ from twophase.engine.sampling import Sampling
 from twophase.errors import InputError
 from twophase.server.engine import OpenEngine
 from twophase.server.errors import TOO_LONG, ApiError
-from twophase.server.events import Ask
+from twophase.server.events import SequenceRequest
 from twophase.server.protocol import ChatRequest, CompletionRequest, Generation, Message
 
 SHORT = 2000  # letters or tokens that are converted at once; what is longer leaves the event loop free
@@ -25,10 +25,10 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Generations:
     """Sequences in the order of choices: those of the first prompt, of the second, ..."""
 
-    asks: Sequence[Ask]
+    asks: Sequence[SequenceRequest]
     prompts: Sequence[Prompt]
     n: int
 
@@ -36,7 +36,7 @@ class Asked:
         return self.prompts[choice // self.n]
 
 
-async def of_completion(body: CompletionRequest, engine: OpenEngine, most_sequences: int) -> Asked:
+async def of_completion(body: CompletionRequest, engine: OpenEngine, most_sequences: int) -> Generations:
     unsupported = {
         "suffix": bool(body.suffix),
         "best_of": body.best_of is not None and body.best_of != (body.n or 1),
@@ -61,7 +61,7 @@ async def of_completion(body: CompletionRequest, engine: OpenEngine, most_sequen
     )
 
 
-async def of_chat(body: ChatRequest, engine: OpenEngine, most_sequences: int) -> Asked:
+async def of_chat(body: ChatRequest, engine: OpenEngine, most_sequences: int) -> Generations:
     _refuse(
         {
             "tools": bool(body.tools),
@@ -209,7 +209,7 @@ def _asked(
     most: int | None,
     default: int | None,
     logprobs: int | None,
-) -> Asked:
+) -> Generations:
     n = body.n or 1
     sampling = _sampling(body, engine, logprobs)
     stops = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
@@ -223,7 +223,7 @@ def _asked(
                 param="min_tokens",
             )
         asks += [
-            Ask(
+            SequenceRequest(
                 prompt_ids=prompt.ids,
                 sampling=replace(sampling, seed=sampling.seed + i),
                 max_output=output,
@@ -233,7 +233,7 @@ def _asked(
             )
             for i in range(n)
         ]
-    return Asked(asks, prompts, n)
+    return Generations(asks, prompts, n)
 
 
 def _output(prompt: int, most: int | None, default: int | None, where: str, engine: OpenEngine) -> int:

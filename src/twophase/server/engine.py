@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from twophase.cost.pass_ import Pass
 from twophase.engine.sampling import Sampling, TokenLogprobs
 from twophase.engine.text import Tokenizer
-from twophase.scheduler.request import Limits, Outcome
+from twophase.scheduler.request import Limits, PassOutcome
 from twophase.server.phases import Price
 
 
@@ -16,7 +16,7 @@ class Executor(Protocol):
 
     def begin(self, sequence: int, prompt_ids: Sequence[int], sampling: Sampling) -> None: ...
 
-    def run(self, pass_: Pass) -> Outcome: ...
+    def run(self, pass_: Pass) -> PassOutcome: ...
 
     def end(self, sequence: int) -> list[int]:
         """Forget it; all its ids."""

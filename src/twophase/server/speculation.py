@@ -40,8 +40,8 @@ def drafter_of(how: Speculation, model: OpenModel, blocks: int, positions: int, 
         )
     if found.spec.context_length < positions:
         raise InputError(
-            f"--speculate draft:{how.model}: its context window is {found.spec.context_length} tokens; with it, "
-            f"--context-length must be at most that, not {positions}"
+            f"--speculate draft:{how.model}: its context window is {found.spec.context_length} tokens; "
+            f"with it, --context-length must be at most that, not {positions}"
         )
     drafting = load_model(found)
     needed = pool_bytes(drafting.spec, blocks, drafting.network.compute)
