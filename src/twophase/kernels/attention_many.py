@@ -10,9 +10,9 @@ from twophase.kernels.attention_tasks import GROUP
 from twophase.kernels.cache import BLOCK_SIZE
 from twophase.kernels.compiling import kernel
 from twophase.kernels.lanes import LANES
+from twophase.kernels.operands import k_of_a_word
 from twophase.kernels.pages import (
     address,
-    k_of_a_word,
     page_tile,
     prefetch,
     rows_of_a_page,

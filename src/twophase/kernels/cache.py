@@ -29,7 +29,7 @@ from twophase.kernels.lanes import (
     sub,
     total,
 )
-from twophase.kernels.pages import k_of_a_word
+from twophase.kernels.operands import k_of_a_word
 from twophase.kernels.rows import norm_scale
 from twophase.kernels.threads import SHARED_OUT, share_out
 

@@ -6,7 +6,7 @@ from numba import types
 
 from twophase.kernels.compiling import intrinsic, kernel
 from twophase.kernels.lanes import F32, I32, I64, LANES, get
-from twophase.kernels.operands import FORMATS, GROUP, K_A_WORD
+from twophase.kernels.operands import FORMATS, GROUP, K_A_WORD, k_of_a_word
 from twophase.kernels.panel_tiles import byte_address
 
 
@@ -32,12 +32,6 @@ def word_values(typingctx, w, at, out, out_at):  # type: ignore[no-untyped-def]
         return context.get_dummy_value()
 
     return types.void(w, types.intp, out, types.intp), generate
-
-
-@intrinsic
-def k_of_a_word(typingctx, w):  # type: ignore[no-untyped-def]
-    count = K_A_WORD[FORMATS[w.dtype]]
-    return types.intp(w), lambda context, b, signature, args: I64(count)
 
 
 @intrinsic

@@ -23,6 +23,7 @@ F32S = ir.VectorType(F32, LANES)
 I32S = ir.VectorType(I32, LANES)
 I16S = ir.VectorType(I16, LANES)
 POINTER = I8.as_pointer()
+FIRST_LEVEL, SECOND_LEVEL = 3, 2  # of cache, as prefetches count them
 
 
 class LanesType(types.Type):
@@ -50,6 +51,10 @@ def integers(value: int) -> ir.Constant:
 def broadcast(b: ir.IRBuilder, scalar: ir.Value, vector: ir.VectorType) -> ir.Value:
     undefined = ir.Constant(vector, ir.Undefined)
     return b.shuffle_vector(b.insert_element(undefined, scalar, I32(0)), undefined, integers(0))
+
+
+def prefetch_line(b: ir.IRBuilder, pointer: ir.Value, level: int) -> None:
+    call(b, "llvm.prefetch.p0", pointer, I32(0), I32(level), I32(1), returns=ir.VoidType())
 
 
 def call(b: ir.IRBuilder, name: str, *args: ir.Value, returns: ir.Type = F32S) -> ir.Value:
