@@ -47,7 +47,7 @@ def test_decode_first_bounds_what_a_decode_waits_for() -> None:
 @pytest.mark.parametrize("policy", ["decode-first", "priority"])
 def test_nobody_takes_a_block_that_a_prompt_under_way_will_need(policy: str) -> None:
     """Drafts for which no block is left must not let another prompt in, whose block the first one needs."""
-    limits = Limits(blocks=7, context_length=24, max_tokens=8, block_size=4)
+    limits = Limits(blocks=7, context_length=25, max_tokens=8, block_size=4)
     scheduler = Scheduler(limits, policy)
     scheduler.add(Request(0, 2, 20))
     run(scheduler)

@@ -58,7 +58,7 @@ BODIES = [
     b'{"prompt": "a", "logit_bias": {"1": 1000}}',
     b'{"prompt": "a", "logit_bias": {"\xd9\xa1": 1}}',
     b'{"prompt": "a", "stop_token_ids": [-1]}',
-    b'{"prompt": "a", "min_tokens": 17}',
+    b'{"prompt": "a", "min_tokens": 17, "max_tokens": 16}',
     b'{"prompt": [], "max_tokens": 1}',
     b'{"prompt": [[]], "max_tokens": 1}',
     b'{"prompt": [1, "a"], "max_tokens": 1}',
