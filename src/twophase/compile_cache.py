@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,9 @@ def make_writable(folder: Path) -> None:
     if not folder.exists():
         room, _, _ = folder.name.rpartition("-")
         for other in folder.parent.glob(f"{room}-*"):
-            if time.time() - other.stat().st_mtime > UNUSED_S:
-                shutil.rmtree(other, ignore_errors=True)
+            with suppress(FileNotFoundError):  # another process removes it, too
+                if time.time() - other.stat().st_mtime > UNUSED_S:
+                    shutil.rmtree(other, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     os.utime(folder)
     with tempfile.TemporaryFile(dir=folder):
@@ -46,12 +47,12 @@ def kept_in(folder: Path) -> Iterator[None]:
     """Functions that are made within, with `cache=True`, are kept in this folder."""
     import numba.core.config
 
-    config = vars(numba.core.config)
-    elsewhere, config["CACHE_DIR"] = config["CACHE_DIR"], str(folder)
+    config: Any = numba.core.config
+    elsewhere, config.CACHE_DIR = config.CACHE_DIR, str(folder)
     try:
         yield
     finally:
-        config["CACHE_DIR"] = elsewhere
+        config.CACHE_DIR = elsewhere
 
 
 @contextmanager

@@ -38,6 +38,6 @@ def kept_formats(weights: str | None, kv: str, compute: str) -> "tuple[Format | 
 
 @contextmanager
 def compiling_shown(report: Callable[[str, float], None]) -> Iterator[None]:
-    """A progress bar says so where kernels are compiled within: once for a version, and for a minute."""
+    """A progress bar says so where kernels are compiled within, as in the first run of a version."""
     with compiling_told(lambda n: report(f"compiling kernels, kept for later runs: {n}", 1.0)):
         yield

@@ -30,7 +30,7 @@ from twophase.cli.options import (
     threads_of,
 )
 from twophase.cli.progress import progress_bar
-from twophase.errors import InputError, nearest
+from twophase.errors import InputError
 
 if TYPE_CHECKING:
     from twophase.server.engine import OpenEngine
@@ -152,7 +152,9 @@ def serve(
         and metrics_prefix[0].isalpha()
     ):
         raise InputError(f"--metrics-prefix {metrics_prefix}: letters, digits and underscores, like vllm")
-    _require_policy(policy)
+    from twophase.scheduler.scheduler import policy_named
+
+    policy_named(policy)
     body = bytes_of("--max-body", max_body)
     pool = bytes_of("--kv-memory", kv_memory)
     cores = threads_of(threads)
@@ -214,13 +216,6 @@ def serve(
         ready = _announcement(engine, address_of(listening), bool(api_key))
         finished = run(app, service, listening, drain_timeout, ready)
     return None if finished else 130
-
-
-def _require_policy(name: str) -> None:
-    from twophase.scheduler.policy import POLICIES
-
-    if name not in POLICIES:
-        raise InputError(f"--policy {name}: there are {', '.join(POLICIES)}{nearest(name, POLICIES)}")
 
 
 def _name_of(model: str | None, path: Path | None) -> str:

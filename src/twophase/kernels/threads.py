@@ -27,7 +27,8 @@ numba.get_num_threads()  # starts the pool, whose loop compiled kernels then fin
 def share_out(typingctx, worker, count, threads, arguments):  # type: ignore[no-untyped-def]
     """worker(first, last, *arguments) on each thread, with its share of range(count); waits for all.
 
-    worker: a kernel that returns nothing. On the calling thread alone where `threads` is 1.
+    worker: a kernel that returns nothing. On the calling thread alone where `threads` is 1. RuntimeError
+    where it raised on any.
     """
     kinds = (types.intp, types.intp, *map(types.unliteral, arguments.types))
     typingctx.resolve_function_type(worker, kinds, {})
@@ -35,7 +36,9 @@ def share_out(typingctx, worker, count, threads, arguments):  # type: ignore[no-
 
     def generate(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:
         _, count_, threads_, arguments_ = args
-        values = [threads_, count_, *cgutils.unpack_tuple(b, arguments_, len(arguments.types))]
+        failed = cgutils.alloca_once(b, I64)
+        b.store(I64(0), failed)
+        values = [failed, threads_, count_, *cgutils.unpack_tuple(b, arguments_, len(arguments.types))]
         shared = cgutils.alloca_once(b, ir.LiteralStructType([value.type for value in values]))
         for index, value in enumerate(values):
             b.store(value, cgutils.gep_inbounds(b, shared, 0, index))
@@ -56,6 +59,8 @@ def share_out(typingctx, worker, count, threads, arguments):  # type: ignore[no-
             with one:
                 b.store(I64(1), bodies)
                 b.call(body, [first, bodies, steps, data])
+        with cgutils.if_unlikely(b, b.icmp_signed("!=", b.load(failed), I64(0))):
+            context.call_conv.return_user_exc(b, RuntimeError, ("a thread of a kernel failed",))
         return context.get_dummy_value()
 
     return types.void(worker, types.intp, types.intp, arguments), generate
@@ -70,15 +75,17 @@ def _body(context: Any, module: ir.Module, compiled: Any, shared_type: ir.Type) 
     firsts, bodies, _, data = function.args
     shared = b.bitcast(data, shared_type)
     values = [b.load(cgutils.gep_inbounds(b, shared, 0, i)) for i in range(len(shared_type.pointee.elements))]
-    threads, count, *arguments = values
+    failed, threads, count, *arguments = values
     number = b.ptrtoint(b.load(firsts), I64)
     worker = context.declare_function(module, compiled.fndesc)
     with cgutils.for_range(b, b.load(bodies), intp=I64) as loop:
         thread = b.add(number, loop.index)
         first = b.sdiv(b.mul(count, thread), threads)
         last = b.sdiv(b.mul(count, b.add(thread, I64(1))), threads)
-        context.call_conv.call_function(
+        status, _ = context.call_conv.call_function(
             b, worker, compiled.fndesc.restype, compiled.fndesc.argtypes, [first, last, *arguments]
         )
+        with cgutils.if_unlikely(b, status.is_error):
+            b.store(I64(1), failed)
     b.ret_void()
     return function

@@ -43,6 +43,13 @@ from twophase.scheduler.state import (
 )
 
 
+def policy_named(name: str) -> Policy:
+    """InputError where there is none such."""
+    if name not in POLICIES:
+        raise InputError(f"no policy {name!r}; there are {', '.join(POLICIES)}{nearest(name, POLICIES)}")
+    return POLICIES[name]
+
+
 class Scheduler:
     """Continuous batching over a paged KV cache with a prefix cache.
 
@@ -52,11 +59,7 @@ class Scheduler:
     """
 
     def __init__(self, limits: Limits, policy: str | Policy = "decode-first", *, ageing: int = 64) -> None:
-        if isinstance(policy, str):
-            if policy not in POLICIES:
-                names = ", ".join(POLICIES)
-                raise InputError(f"no policy {policy!r}; there are {names}{nearest(policy, POLICIES)}")
-            policy = POLICIES[policy]
+        policy = policy_named(policy) if isinstance(policy, str) else policy
         self.limits = limits
         self.state = new_state(limits, slots=64, ageing=ageing)
         self._moves, self._policy = moves_for(policy, limits)
