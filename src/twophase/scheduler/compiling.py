@@ -16,7 +16,7 @@ from twophase.scheduler.policy import Policy
 from twophase.scheduler.request import Limits
 from twophase.scheduler.state import KNOWN, MAX_OUTPUT, Ints, State, blocks_for, new_state
 
-FEW_SEQUENCES = 8
+FEW_SEQUENCES = 8  # decisions as they stand take them 0.4 ms a pass
 
 
 class Moves(NamedTuple):
