@@ -2,8 +2,8 @@
 
     python bench/tile.py [--rounds N]
 
-One thread; each figure is a median over rounds, each divided by the roof measured right before it. No blocking
-around the tile can better it.
+One thread; each figure is a median over rounds, each divided by the roof measured right before it. No
+blocking around the tile can better it.
 """
 
 import argparse

@@ -108,8 +108,8 @@ def test_bf16(checkpoint: tuple) -> None:
     exact = {name: value.clone() for name, value in model.state_dict().items()}
     engine, ids, other = Engine(folder, "bf16", 2), prompt_of(60, 2), prompt_of(45, 3)
     mixture = any(isinstance(weights.feed_forward, MoEWeights) for weights in engine.network.layers)
-    # Where two experts are all but equal, rounding may choose the other, theirs as often as ours, and all rows
-    # behind it err more: so a mixture's rows are those of short prompts.
+    # Where two experts are all but equal, rounding may choose the other, theirs as often as ours, and all
+    # rows behind it err more: so a mixture's rows are those of short prompts.
     prompts = [prompt_of(4, seed) for seed in range(30)] if mixture else [ids]
     ours = [engine.in_pieces(prompt, [len(prompt)]) for prompt in prompts]
     try:
