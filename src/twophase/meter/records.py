@@ -132,3 +132,6 @@ class LoadRun:
     lag: Lag
     notes: tuple[str, ...] = ()  # parameters that the server refused, and what else a reader must know
     facts: tuple[tuple[str, str], ...] = ()  # found out about the server: its kind, versions, limits
+    open_loop: bool = False  # calls had times of their own: the headline counts from `due_s`
+    first_cohort: tuple[int, ...] = ()  # numbers of the calls that filled a closed loop: no steady state yet
+    steady: tuple[tuple[str, float, float], ...] = ()  # (point, from, to) while its load stood at full height
