@@ -52,6 +52,7 @@ class Exchange:
     status: int = 0
     content_type: str = ""
     retry_after: str = ""
+    headers: tuple[tuple[str, str], ...] = ()  # all of the response's, names in lower case
     reads: list[tuple[float, bytes]] = field(default_factory=list)  # body bytes, transfer coding removed
     closed_s: float | None = None
     closing: Closing = "complete"
