@@ -1,6 +1,7 @@
 """What the meter sends, what comes back, and what that means: plain data between its modules.
 
-Every time is in seconds on one monotonic clock (the event loop's); a run keeps one wall-clock stamp.
+Every time is in seconds of `time.monotonic()`, which all processes of a machine share; a run keeps one
+wall-clock stamp. uvloop's `loop.time()` is the same clock cut to whole milliseconds: never stamp with it.
 """
 
 from dataclasses import dataclass, field
