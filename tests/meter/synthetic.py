@@ -20,7 +20,7 @@ def reply(
     group: int = 1,
     **changed: Any,
 ) -> Reply:
-    """A stream of `tokens`, `group` an event: the first `ttft` after it was sent, the rest group·itl apart."""
+    """`tokens` in events of `group`: the first `ttft` after it was sent, then group·itl apart."""
     times = [sent + ttft + i * itl * group for i in range(tokens // group)]
     ends = times[-1] if times else sent + ttft
     made: dict[str, Any] = {
