@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,8 @@ TEXTS: tuple[tuple[EventKind, tuple[str, ...]], ...] = (
     ("content", ("content", "refusal")),
 )
 LONGEST_REASON = 300  # letters of a server's message
-PIECE = re.compile(r"\s?\w+|\s?[^\w\s]+|\s+")
+# a text without escapes: what it takes for a text's letters to be the bytes that stand there
+TEXT = re.compile(rb'"(?:content|text|reasoning_content|reasoning)":\s?"([^"\\\x00-\x1f]+)"')
 TOKEN_IDS: TokenSource = "token_ids"
 LOGPROBS: TokenSource = "logprobs"
 Json = Mapping[str, Any]
@@ -36,7 +37,7 @@ class Chunk:
 
     at_s: float
     kind: EventKind
-    weight: float = 0.0  # of its text, about one a token
+    text: str = ""  # generated, whatever it is
     blank: bool = False  # a text of no letters was in it
     named: int | None = None  # tokens that it lists one by one
     named_by: TokenSource = "events"
@@ -45,6 +46,29 @@ class Chunk:
     error: str = ""
     times: tuple[tuple[str, float], ...] = ()
     tokens: float = 0.0  # counted later
+
+
+def read_chunks(events: Iterable[ServerEvent]) -> list[Chunk]:
+    """What each event carries. Most differ in one text alone: what surrounds a text is parsed once."""
+    known: dict[tuple[bytes, bytes], EventKind] = {}
+    chunks = []
+    for event in events:
+        data = event.data
+        found = TEXT.search(data) if event.event == b"message" else None
+        if found is None:
+            chunks.append(read_event(event))
+            continue
+        start, end = found.span(1)
+        frame = (data[:start], data[end:])
+        text = data[start:end].decode(errors="replace")
+        if (kind := known.get(frame)) is not None and "\ufffd" not in text:
+            chunks.append(Chunk(event.at_s, kind, text))
+            continue
+        chunk = read_event(event)
+        chunks.append(chunk)
+        if chunk == Chunk(event.at_s, chunk.kind, text):  # the text is all that it says
+            known[frame] = chunk.kind
+    return chunks
 
 
 def read_event(event: ServerEvent) -> Chunk:
@@ -100,21 +124,21 @@ def read_choice(chunk: Chunk, choice: Json) -> None:
         text = choice.get("text")
         delta = {"content": text} if isinstance(text, str) else {}
     kind: EventKind = "other"
-    weight = 0.0
+    texts = []
     called = [*listed(delta, "tool_calls"), delta.get("function_call")]
     for call in called:
         if isinstance(call, dict):
             kind = "tool"
             function = call.get("function", call)
             if isinstance(function, dict):
-                weight += weight_of(text_of(function.get("name")) + text_of(function.get("arguments")))
+                texts += [text_of(function.get("name")), text_of(function.get("arguments"))]
     for its_kind, names in TEXTS:
         for name in names:
             value = delta.get(name)
             if value is None:
                 continue
             if text := text_of(value):
-                weight += weight_of(text)
+                texts.append(text)
                 kind = its_kind
                 break  # some servers say the same under two names
             chunk.blank = True
@@ -125,7 +149,7 @@ def read_choice(chunk: Chunk, choice: Json) -> None:
             kind = "empty"
     if kind != "other" and chunk.kind in ("other", "role", "empty"):
         chunk.kind = kind
-    chunk.weight += weight
+    chunk.text += "".join(texts)
 
 
 def name_tokens(chunk: Chunk, choice: Json) -> None:
@@ -160,11 +184,6 @@ def text_of(value: Any) -> str:
     if isinstance(value, dict):
         return text_of(value.get("text") or value.get("thinking") or value.get("summary") or "")
     return ""
-
-
-def weight_of(text: str) -> float:
-    """About as many as its tokens: a word or a sign is one, a long one as many as its eights of bytes."""
-    return sum(max(1.0, len(piece.encode(errors="replace")) / 8) for piece in PIECE.findall(text))
 
 
 def usage_of(body: Json) -> Usage | None:

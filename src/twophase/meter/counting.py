@@ -4,6 +4,7 @@ In this order: tokens listed by id or log probability; a usage that counts along
 out by text; one an event where the server counts nothing.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,6 +12,7 @@ from itertools import pairwise
 from twophase.meter.chunks import Chunk, Usage
 from twophase.meter.records import TokenSource
 
+PIECE = re.compile(r"\s?\w+|\s?[^\w\s]+|\s+")
 GENERATED = ("content", "reasoning", "tool", "empty")
 HIDING = 1.2  # tokens per event above which reasoning tokens that nobody saw were held back
 END_TOKEN_GAP = 1.5  # of the longest gap between tokens: a finish that comes later is no token's time
@@ -115,12 +117,17 @@ def share_out(chunks: Sequence[Chunk], total: int, reasoning: int) -> Count | No
         hidden += 1 - take_end_token(chunks) if ended_itself(chunks) else 0
     visible = total - hidden - sum(chunk.tokens for chunk in chunks)
     if visible:
-        texts = [chunk for chunk in generated if chunk.weight] or generated
-        weights = sum(chunk.weight or 1.0 for chunk in texts)
-        rest = len(texts) + visible
-        for chunk in texts:
-            chunk.tokens = rest * (chunk.weight or 1.0) / weights
+        texts = [chunk for chunk in generated if chunk.text] or generated
+        weights = [weight_of(chunk.text) for chunk in texts]
+        each = (len(texts) + visible) / sum(weights)
+        for chunk, weight in zip(texts, weights, strict=True):
+            chunk.tokens = each * weight
     return Count(total, hidden, "usage_share")
+
+
+def weight_of(text: str) -> float:
+    """About as many as its tokens: a word or a sign is one, a long one as many as its eights of bytes."""
+    return sum(max(1.0, len(piece.encode(errors="replace")) / 8) for piece in PIECE.findall(text)) or 1.0
 
 
 def drop_surplus(chunks: Sequence[Chunk], total: int) -> None:

@@ -32,8 +32,11 @@ class EventStream:
     data: list[bytes] = field(default_factory=list)
     event: bytes = b""
     id: bytes = b""
+    at_rest: bool = False  # nothing is unfinished
 
     def feed(self, at_s: float, piece: bytes) -> list[ServerEvent]:
+        if self.at_rest and piece.find(b"\n") == len(piece) - 2 and is_plain(piece):
+            return [ServerEvent(at_s, piece[6:-2], b"message", self.id)]
         if self.head is not None:
             piece = self.head + piece
             if len(piece) < len(BOM) and BOM.startswith(piece):
@@ -58,6 +61,7 @@ class EventStream:
                 self.take(line)
             elif (done := self.dispatch(at_s)) is not None:
                 found.append(done)
+        self.at_rest = not (self.line or self.after_cr or self.data or self.event)
         return found
 
     def take(self, line: bytes) -> None:
@@ -83,6 +87,11 @@ class EventStream:
             self.take(self.line)
             self.line = b""
         return self.dispatch(at_s)
+
+
+def is_plain(piece: bytes) -> bool:
+    """One event in one piece, as nearly all of them come."""
+    return piece[:6] == b"data: " and piece[-2:] == b"\n\n" and b"\r" not in piece
 
 
 def read_events(reads: Iterable[tuple[float, bytes]]) -> tuple[list[ServerEvent], ServerEvent | None]:

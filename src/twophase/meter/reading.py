@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from twophase.meter.chunks import Chunk, parse, read_chunk, read_event, shorten
+from twophase.meter.chunks import Chunk, parse, read_chunk, read_chunks, read_event, shorten
 from twophase.meter.counting import Count, count_tokens, last_usage
 from twophase.meter.event_stream import read_events
 from twophase.meter.outcome import last_finish, outcome_of
@@ -73,13 +73,12 @@ def decoded(exchange: Exchange) -> tuple[Reads, tuple[Outcome, str] | None]:
 
 def stream_chunks(reads: Reads) -> list[Chunk]:
     events, rest = read_events(reads)
-    chunks = [read_event(event) for event in events]
+    chunks = read_chunks(events)
     if rest is not None:  # without its blank line: taken where it is whole
         last = read_event(rest)
         chunks += [last] if last.kind != "other" or last.finish else []
-    return chunks[: after_end(chunks)] + [
-        chunk for chunk in chunks[after_end(chunks) :] if chunk.kind in ("usage", "error")
-    ]
+    end = after_end(chunks)
+    return chunks[:end] + [chunk for chunk in chunks[end:] if chunk.kind in ("usage", "error")]
 
 
 def after_end(chunks: Sequence[Chunk]) -> int:
