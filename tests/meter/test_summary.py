@@ -128,7 +128,7 @@ def test_open_loops_count_from_the_plan() -> None:
     replies = [
         reply(i, sent=s, due=d, ttft=0.5, tokens=1) for i, (s, d) in enumerate(zip(sent, due, strict=True))
     ]
-    found = summarise(run_of(replies, facts=(("loop", "open"),)))
+    found = summarise(run_of(replies, open_loop=True))
     assert found.since == "due"
     assert found.latencies.e2e is not None and found.other_e2e is not None
     assert found.other_e2e.mean == pytest.approx(0.5)
@@ -148,17 +148,25 @@ def test_throughput_over_the_window_from_first_sent_to_last_closed() -> None:
     assert found.output_tokens_per_s_per_gpu == pytest.approx(20)
 
 
+def test_steady_throughput_counts_tokens_by_the_time_at_which_they_came() -> None:
+    """Two streams of 50 tokens/s side by side, seen from 1.2 to 1.3 s: five tokens each."""
+    replies = [reply(0, sent=1.0, ttft=0.11), reply(1, sent=1.0, ttft=0.11, outcome="cancelled")]
+    found = summarise(run_of(replies, steady=(("", 1.2, 1.3),)))
+    assert found.steady_tokens_per_s == pytest.approx(100)
+    assert summarise(run_of(replies)).steady_tokens_per_s is None
+
+
 def test_the_first_cohort_stands_apart() -> None:
     """32 at once on a server that prefills one after the other, 10 ms each; later ones wait for none."""
     first = [reply(i, sent=1.0, ttft=0.01 * (i + 1), tokens=64) for i in range(32)]
     later = [reply(32 + i, sent=3.0 + 0.05 * i, ttft=0.01, tokens=64) for i in range(64)]
-    found = summarise(run_of([*first, *later]))
+    found = summarise(run_of([*first, *later], first_cohort=tuple(range(32))))
     assert found.cohort_requests == 32
     assert found.latencies.ttft is not None and found.first_cohort is not None
     assert found.first_cohort.ttft is not None
     assert found.latencies.ttft.p99 == pytest.approx(0.01)
     assert found.first_cohort.ttft.p99 > 0.3
-    alone = summarise(run_of(first))
+    alone = summarise(run_of(first, first_cohort=tuple(range(32))))
     assert alone.first_cohort is None  # nothing else is left to stand for the run
     assert alone.latencies.ttft is not None and alone.latencies.ttft.count == 32
 
@@ -196,8 +204,7 @@ def test_the_meters_error_bounds_the_percentile() -> None:
     ]
     found = summarise(run_of(replies))
     measured, bound = found.latencies.ttft, found.error.ttft
-    kept = [truth[i] for i in range(1, 100)]  # the first request is the first cohort
-    true = distribution(kept)
+    true = distribution(truth)
     assert measured is not None and bound is not None and true is not None
     for name in ("mean", "p50", "p90", "p95", "p99"):
         error = getattr(measured, name) - getattr(true, name)

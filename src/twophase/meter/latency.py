@@ -1,6 +1,6 @@
 """The times of one request, each by one formula that a report prints once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Literal
 
@@ -24,6 +24,7 @@ FORMULAS = (
     ("queue share", "the server's own queue time / ttft, per request"),
     ("start", "the request's last byte given to the kernel (sent); in open loops its planned instant (due)"),
     ("throughput", "tokens or requests that finished / (first request sent to last one closed)"),
+    ("steady throughput", "tokens that came while the load stood at full height / that time"),
     ("percentiles", "linear interpolation between order statistics; mean and percentiles over requests"),
 )
 
@@ -94,12 +95,6 @@ def queue_s(reply: Reply) -> float | None:
 def queue_share(reply: Reply) -> float | None:
     waited, first = queue_s(reply), reply.ttft_s
     return None if waited is None or not first else waited / first
-
-
-def first_cohort(replies: Sequence[Reply]) -> frozenset[int]:
-    """Numbers of the requests that were sent before any had ended: in a closed loop, its first round."""
-    ended = min((each.closed_s for each in replies if each.closed_s is not None), default=None)
-    return frozenset(each.number for each in replies if ended is None or each.sent_s < ended)
 
 
 def in_flight(replies: Iterable[Reply]) -> list[tuple[float, float]]:

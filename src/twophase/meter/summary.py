@@ -11,9 +11,9 @@ from twophase.meter.latency import (
     e2e_s,
     ended_s,
     events_per_read,
-    first_cohort,
     gaps_s,
     in_flight,
+    is_token,
     ntpot_s,
     queue_s,
     queue_share,
@@ -95,6 +95,7 @@ class Summary:
     first_cohort: Latencies | None  # None: not told apart
     cohort_requests: int
     throughput: Throughput
+    steady_tokens_per_s: float | None  # of output, while the load stood at full height
     in_flight: InFlight
     tokens: Tokens
     goodput: Goodput | None
@@ -109,13 +110,10 @@ class Summary:
         return dict(self.outcomes)[outcome]
 
 
-def summarise(
-    run: LoadRun, slo: Sequence[Limit] = (), *, open_loop: bool | None = None, gpus: int | None = None
-) -> Summary:
-    """open_loop: latencies then count from `due`, and no first cohort is set apart; None: as the run says."""
-    opened = is_open(run) if open_loop is None else open_loop
+def summarise(run: LoadRun, slo: Sequence[Limit] = (), *, gpus: int | None = None) -> Summary:
+    """In open loops latencies count from `due`. gpus: that serve the load, where the user tells."""
     points = list(dict.fromkeys(each.point for each in run.replies))
-    since: Since = "due" if opened else "sent"
+    since: Since = "due" if run.open_loop else "sent"
     levels: tuple[Summary, ...] = ()
     if len(points) > 1:
         levels = tuple(
@@ -123,11 +121,6 @@ def summarise(
             for point in points
         )
     return _summary(run.replies, run, slo, since, gpus, levels, points[0] if len(points) == 1 else "")
-
-
-def is_open(run: LoadRun) -> bool:
-    """Whether requests went out by a clock rather than as answers came; an older run does not say: closed."""
-    return dict(run.facts).get("loop", "closed") == "open"
 
 
 def _summary(
@@ -140,7 +133,7 @@ def _summary(
     point: str,
 ) -> Summary:
     finished = [each for each in replies if each.outcome == "finished"]
-    cohort = _first_cohorts(replies) if since == "sent" else frozenset()
+    cohort = frozenset(run.first_cohort)
     steady = [each for each in finished if each.number not in cohort]
     apart = [each for each in finished if each.number in cohort]
     if len(steady) < len(apart):  # too few are left to stand for the run
@@ -161,18 +154,13 @@ def _summary(
         first_cohort=latencies(apart, since) if apart else None,
         cohort_requests=len(apart),
         throughput=throughput(finished, window_s, gpus),
+        steady_tokens_per_s=steady_tokens_per_s(replies, run),
         in_flight=flight(replies, window_s),
         tokens=tokens(finished),
         goodput=goodput(replies, slo, since, window_s) if slo else None,
         error=own_error(steady, since, run.lag),
         levels=levels,
     )
-
-
-def _first_cohorts(replies: Sequence[Reply]) -> frozenset[int]:
-    """Of each level its own: a level begins when the one before has ended."""
-    points = dict.fromkeys(each.point for each in replies)
-    return frozenset().union(*(first_cohort([r for r in replies if r.point == point]) for point in points))
 
 
 def measured_window_s(replies: Sequence[Reply]) -> float:
@@ -210,6 +198,21 @@ def throughput(finished: Sequence[Reply], window_s: float, gpus: int | None) -> 
     prompt = sum(each.prompt_tokens for each in finished) / window
     per_gpu = output / gpus if gpus else None
     return Throughput(output, prompt, output + prompt, len(finished) / window, per_gpu)
+
+
+def steady_tokens_per_s(replies: Sequence[Reply], run: LoadRun) -> float | None:
+    """All tokens that came within the steady time of each level, whatever became of their requests."""
+    spans = {point: (start, end) for point, start, end in run.steady if end > start}
+    points = {each.point for each in replies} & spans.keys()
+    span_s = sum(spans[point][1] - spans[point][0] for point in points)
+    came = sum(
+        event.tokens
+        for each in replies
+        if each.point in points
+        for event in each.events
+        if is_token(event) and spans[each.point][0] <= event.at_s < spans[each.point][1]
+    )
+    return came / span_s if span_s > 0 else None
 
 
 def flight(replies: Sequence[Reply], window_s: float) -> InFlight:
