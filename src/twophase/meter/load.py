@@ -13,7 +13,7 @@ from twophase.meter.feed import Feed, Session
 from twophase.meter.kernel_timer import Alarm
 from twophase.meter.lag import LagProbe, with_read_lag
 from twophase.meter.level import Level, Limits, Progress
-from twophase.meter.quiet import garbage_left, interrupts
+from twophase.meter.quiet import garbage_left, interrupts, polled
 from twophase.meter.records import Exchange, Reply, Target
 
 DEAD = 10  # refused connections in a row: nobody is there any more
@@ -44,15 +44,20 @@ async def run_level(
     limits: Limits,
     *,
     share: tuple[int, int] = (0, 1),
-    start_s: float | None = None,
+    ready: Callable[[], float] = monotonic,
     show: Callable[[Progress], None] | None = None,
+    stops: Callable[[], int] | None = None,
 ) -> Measured:
-    """A worker's share (which, of how many) of a level; a start in the future is common to all workers."""
+    """A worker's share (which, of how many) of a level.
+
+    `ready` is called when the first requests are encoded, and gives the start. `stops` counts how often the
+    user has asked to end it; without it, signals do.
+    """
     feed = Feed(level.sessions_for(*share))
     feed.fill()
     load = Load(pool, target, level, limits, feed, share)
-    with garbage_left(), interrupts(load.interrupt):
-        return await load.measure(monotonic() if start_s is None else start_s, show)
+    with garbage_left(), interrupts(load.interrupt) if stops is None else polled(stops, load.interrupt):
+        return await load.measure(ready(), show)
 
 
 class Load:
@@ -105,7 +110,7 @@ class Load:
                 timer.cancel()
             cpu_share = probe.close()
         ended_s = monotonic()
-        replies = with_read_lag(await self.digest.all_read(), probe)
+        replies = with_read_lag(self.digest.all_read(), probe)
         return Measured(
             replies=sorted(replies, key=lambda reply: reply.number),
             began_s=start_s,

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+POLLED_EVERY_S = 0.1
+
 
 @contextmanager
 def garbage_left() -> Iterator[None]:
@@ -42,3 +44,22 @@ def interrupts(called: Callable[[], None]) -> Iterator[None]:
         for each in caught:
             loop.remove_signal_handler(each)
             signal.signal(each, before[each])
+
+
+@contextmanager
+def polled(stops: Callable[[], int], called: Callable[[], None]) -> Iterator[None]:
+    """The same where another process catches the signals, and counts them."""
+
+    async def watch() -> None:
+        seen = 0
+        while True:
+            await asyncio.sleep(POLLED_EVERY_S)
+            while seen < stops():
+                seen += 1
+                called()
+
+    watcher = asyncio.get_running_loop().create_task(watch())
+    try:
+        yield
+    finally:
+        watcher.cancel()

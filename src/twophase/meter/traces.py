@@ -101,10 +101,9 @@ def json_rows(path: Path) -> Iterator[dict[str, object]]:
 
 def parquet_rows(path: Path) -> Iterator[dict[str, object]]:
     """Requests of a run of ours, as they were due."""
-    from twophase.meter.tables import polars
+    from twophase.meter.tables import read_parquet
 
-    with damaged(path):
-        yield from polars().read_parquet(path, columns=["due_s", "prompt_tokens", "output_tokens"]).to_dicts()
+    yield from read_parquet(path, ["due_s", "prompt_tokens", "output_tokens"]).to_dicts()
 
 
 @dataclass(frozen=True, slots=True)
