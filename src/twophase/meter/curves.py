@@ -138,10 +138,12 @@ def _prefills(
     def once(tokens: int) -> bool:
         asked = clock()
         found = measure([Ask(tokens, PREFILL_OUTPUT, f"prompt {tokens}")], 1)
-        cost_s[tokens] = clock() - asked
         replies.extend(found)
         report(f"timing prompts of {tokens:,} tokens", PREFILL_SHARE * (1 - max(left_s(), 0) / budget_s))
-        return any(each.outcome == "finished" for each in found)
+        answered = any(each.outcome == "finished" for each in found)
+        if answered:
+            cost_s[tokens] = clock() - asked
+        return answered
 
     once(lengths[0])  # a server's first answer is late: connections, caches, clocks
     replies.clear()
@@ -151,6 +153,8 @@ def _prefills(
             break
         if not once(tokens):
             break
+    if not cost_s:
+        return replies
     rng = random.Random(seed)
     ends = sorted(cost_s)
     order = [tokens for tokens in ends for _ in range(REPEATS - 1)]
