@@ -10,6 +10,7 @@ from twophase.meter.capabilities import Server, find_server, shown
 from twophase.meter.exchange import Pool
 from twophase.meter.goodput import meets
 from twophase.meter.lag import lag_notes, lag_of
+from twophase.meter.latency import Since
 from twophase.meter.level import Level, Progress
 from twophase.meter.load import Measured, run_level
 from twophase.meter.plan import Plan, level_of, require_room, warm_up_of
@@ -86,7 +87,7 @@ async def measure(
 def step_of(plan: Plan, level: Level, measured: Measured, load: float) -> Step:
     replies = measured.replies
     reached = rates(replies, window_of(replies, measured.full_s, measured.dry_s))
-    since = "due" if level.open_loop else "sent"
+    since: Since = "due" if level.open_loop else "sent"
     good = None
     if plan.slo:
         met = sum(all(meets(reply, limit, since) for limit in plan.slo) for reply in replies)

@@ -116,6 +116,6 @@ def sessions_of(plan: Plan, usual: int) -> int | None:
 def require_room(plan: Plan, server: Server) -> None:
     if server.longest is not None and plan.longest > server.longest:
         raise InputError(
-            f"prompt and output of {plan.longest:,} tokens are more than the {server.longest:,} that the server "
-            "takes: give smaller --prompt-tokens or --output-tokens"
+            f"prompt and output of {plan.longest:,} tokens are more than the {server.longest:,} that "
+            "the server takes: give smaller --prompt-tokens or --output-tokens"
         )

@@ -122,7 +122,7 @@ def without_password(url: str) -> str:
 
 def write_tables(folder: Path, run: LoadRun) -> None:
     pl = polars()
-    kinds = {name: pl.String for name in TEXTS} | {name: pl.Int64 for name in COUNTS}
+    kinds = dict.fromkeys(TEXTS, pl.String) | dict.fromkeys(COUNTS, pl.Int64)
     names = [each.name for each in fields(Reply) if each.name not in NOT_COLUMNS]
     columns = {name: [getattr(reply, name) for reply in run.replies] for name in names}
     columns["server_times"] = [json.dumps(reply.server_times) for reply in run.replies]

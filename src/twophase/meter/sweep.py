@@ -49,7 +49,7 @@ def between(met: float, missed: float, whole: bool) -> float | None:
 
 
 def saturated(steps: Sequence[Step]) -> bool:
-    """Whether the last step bought nothing: by throughput in a closed loop, by what is served in an open one."""
+    """Whether the last step bought nothing: no throughput in a closed loop, no service in an open one."""
     last = steps[-1]
     if last.served is not None:
         return last.served < LATE
