@@ -150,10 +150,12 @@ def test_throughput_over_the_window_from_first_sent_to_last_closed() -> None:
 
 def test_steady_throughput_counts_tokens_by_the_time_at_which_they_came() -> None:
     """Two streams of 50 tokens/s side by side, seen from 1.2 to 1.3 s: five tokens each."""
-    replies = [reply(0, sent=1.0, ttft=0.11), reply(1, sent=1.0, ttft=0.11, outcome="cancelled")]
+    replies = [reply(0, sent=1.0, ttft=0.11), reply(1, sent=1.0, ttft=0.11)]
     found = summarise(run_of(replies, steady=(("", 1.2, 1.3),)))
-    assert found.steady_tokens_per_s == pytest.approx(100)
-    assert summarise(run_of(replies)).steady_tokens_per_s is None
+    assert found.throughput.output_tokens_per_s == pytest.approx(100)
+    assert found.throughput.window_s == pytest.approx(0.1)
+    assert found.whole_throughput.output_tokens_per_s == pytest.approx(32 / 0.41)
+    assert summarise(run_of(replies)).throughput == found.whole_throughput
 
 
 def test_the_first_cohort_stands_apart() -> None:

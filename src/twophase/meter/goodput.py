@@ -64,15 +64,17 @@ def meets(reply: Reply, limit: Limit, since: Since) -> bool:
     return seconds is not None and seconds <= limit.seconds
 
 
-def goodput(replies: Sequence[Reply], slo: Sequence[Limit], since: Since, window_s: float) -> Goodput:
+def goodput(replies: Sequence[Reply], slo: Sequence[Limit], since: Since, finished_per_s: float) -> Goodput:
+    """finished_per_s: the rate at which requests finish, of which the good ones are a share."""
     met = [[meets(reply, limit, since) for limit in slo] for reply in replies]
     good = sum(all(each) for each in met)
+    finished = sum(reply.outcome == "finished" for reply in replies)
     return Goodput(
         slo=tuple(slo),
         good=good,
         requests=len(replies),
         share=good / len(replies) if replies else 0.0,
-        requests_per_s=good / window_s if window_s > 0 else 0.0,
+        requests_per_s=finished_per_s * good / finished if finished else 0.0,
         met=tuple(sum(each[i] for each in met) for i in range(len(slo))),
         without_tpot=sum(reply.outcome == "finished" and reply.tpot_s is None for reply in replies),
     )

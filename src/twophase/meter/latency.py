@@ -23,8 +23,11 @@ FORMULAS = (
     ("tokens per event", "visible output tokens / token events, per request"),
     ("queue share", "the server's own queue time / ttft, per request"),
     ("start", "the request's last byte given to the kernel (sent); in open loops its planned instant (due)"),
-    ("throughput", "tokens or requests that finished / (first request sent to last one closed)"),
-    ("steady throughput", "tokens that came while the load stood at full height / that time"),
+    ("throughput", "of finished requests: tokens that came while the load stood at full height / that time"),
+    (
+        "goodput",
+        "requests that meet all of the SLO / all requests; failed, cut, cancelled and empty ones miss",
+    ),
     ("percentiles", "linear interpolation between order statistics; mean and percentiles over requests"),
 )
 

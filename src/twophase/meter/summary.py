@@ -13,7 +13,6 @@ from twophase.meter.latency import (
     events_per_read,
     gaps_s,
     in_flight,
-    is_token,
     ntpot_s,
     queue_s,
     queue_share,
@@ -25,6 +24,7 @@ from twophase.meter.latency import (
 )
 from twophase.meter.own_error import OwnError, own_error
 from twophase.meter.records import LoadRun, Reply
+from twophase.meter.steady import rates
 from twophase.records import Outcome
 
 OUTCOMES: tuple[Outcome, ...] = ("finished", "failed", "rejected", "truncated", "cancelled", "empty")
@@ -50,7 +50,9 @@ class Latencies:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Of finished requests, over the window from the first one sent to the last one closed."""
+    """Of finished requests, over a window of so many seconds."""
+
+    window_s: float
 
     output_tokens_per_s: float
     input_tokens_per_s: float
@@ -86,7 +88,6 @@ class Summary:
 
     point: str
     since: Since
-    window_s: float
     outcomes: tuple[tuple[Outcome, int], ...]
     reasons: tuple[tuple[Outcome, str, int], ...]  # of what did not finish, commonest first
     latencies: Latencies
@@ -94,8 +95,8 @@ class Summary:
     other_e2e: Distribution | None
     first_cohort: Latencies | None  # None: not told apart
     cohort_requests: int
-    throughput: Throughput
-    steady_tokens_per_s: float | None  # of output, while the load stood at full height
+    throughput: Throughput  # while the load stood at full height, where the run says when
+    whole_throughput: Throughput  # from the first request sent to the last one closed
     in_flight: InFlight
     tokens: Tokens
     goodput: Goodput | None
@@ -138,14 +139,14 @@ def _summary(
     apart = [each for each in finished if each.number in cohort]
     if len(steady) < len(apart):  # too few are left to stand for the run
         steady, apart = finished, []
-    window_s = measured_window_s(replies)
+    whole = whole_throughput(finished, measured_window_s(replies), gpus)
+    steady_rates = steady_throughput(replies, run, gpus) or whole
     other: Since = "due" if since == "sent" else "sent"
     outcomes = Counter(each.outcome for each in replies)
     reasons = Counter((each.outcome, each.reason) for each in replies if each.outcome != "finished")
     return Summary(
         point=point,
         since=since,
-        window_s=window_s,
         outcomes=tuple((kind, outcomes[kind]) for kind in OUTCOMES),
         reasons=tuple((kind, reason, number) for (kind, reason), number in reasons.most_common()),
         latencies=latencies(steady, since),
@@ -153,11 +154,11 @@ def _summary(
         other_e2e=distribution(e2e_s(each, other) for each in steady),
         first_cohort=latencies(apart, since) if apart else None,
         cohort_requests=len(apart),
-        throughput=throughput(finished, window_s, gpus),
-        steady_tokens_per_s=steady_tokens_per_s(replies, run),
-        in_flight=flight(replies, window_s),
+        throughput=steady_rates,
+        whole_throughput=whole,
+        in_flight=flight(replies, whole.window_s),
         tokens=tokens(finished),
-        goodput=goodput(replies, slo, since, window_s) if slo else None,
+        goodput=goodput(replies, slo, since, steady_rates.requests_per_s) if slo else None,
         error=own_error(steady, since, run.lag),
         levels=levels,
     )
@@ -192,27 +193,34 @@ def latencies(replies: Sequence[Reply], since: Since) -> Latencies:
     )
 
 
-def throughput(finished: Sequence[Reply], window_s: float, gpus: int | None) -> Throughput:
+def whole_throughput(finished: Sequence[Reply], window_s: float, gpus: int | None) -> Throughput:
     window = window_s or float("inf")
     output = sum(each.output_tokens for each in finished) / window
     prompt = sum(each.prompt_tokens for each in finished) / window
-    per_gpu = output / gpus if gpus else None
-    return Throughput(output, prompt, output + prompt, len(finished) / window, per_gpu)
+    return _throughput(window_s, output, prompt, len(finished) / window, gpus)
 
 
-def steady_tokens_per_s(replies: Sequence[Reply], run: LoadRun) -> float | None:
-    """All tokens that came within the steady time of each level, whatever became of their requests."""
+def steady_throughput(replies: Sequence[Reply], run: LoadRun, gpus: int | None) -> Throughput | None:
+    """Of all levels together, each by its own window; None where the run knows of none."""
     spans = {point: (start, end) for point, start, end in run.steady if end > start}
-    points = {each.point for each in replies} & spans.keys()
-    span_s = sum(spans[point][1] - spans[point][0] for point in points)
-    came = sum(
-        event.tokens
-        for each in replies
-        if each.point in points
-        for event in each.events
-        if is_token(event) and spans[each.point][0] <= event.at_s < spans[each.point][1]
-    )
-    return came / span_s if span_s > 0 else None
+    points = [point for point in dict.fromkeys(each.point for each in replies) if point in spans]
+    if not points:
+        return None
+    window_s = output = prompt = requests = 0.0
+    for point in points:
+        length = spans[point][1] - spans[point][0]
+        found = rates([each for each in replies if each.point == point], spans[point])
+        window_s += length
+        output += found.output_tokens_per_s * length
+        prompt += found.input_tokens_per_s * length
+        requests += found.requests_per_s * length
+    return _throughput(window_s, output / window_s, prompt / window_s, requests / window_s, gpus)
+
+
+def _throughput(
+    window_s: float, output: float, prompt: float, requests: float, gpus: int | None
+) -> Throughput:
+    return Throughput(window_s, output, prompt, output + prompt, requests, output / gpus if gpus else None)
 
 
 def flight(replies: Sequence[Reply], window_s: float) -> InFlight:

@@ -79,11 +79,8 @@ def figures(summary: Summary) -> Json:
         "first_cohort": {"requests": summary.cohort_requests, **latency(summary.first_cohort)}
         if summary.first_cohort
         else None,
-        "throughput": {
-            **asdict(summary.throughput),
-            "steady_output_tokens_per_s": summary.steady_tokens_per_s,
-            "window_s": summary.window_s,
-        },
+        "throughput": asdict(summary.throughput),
+        "whole_throughput": asdict(summary.whole_throughput),
         "in_flight": asdict(summary.in_flight),
         "tokens": {
             **asdict(summary.tokens),

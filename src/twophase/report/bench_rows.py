@@ -13,6 +13,7 @@ COLUMNS = ("mean", "p50", "p90", "p95", "p99", "max")
 NOTABLE_LEAD_S = 5e-3  # of a role chunk before the first token
 NOTABLE_CACHED = 0.01
 BURSTY = 1.2  # token events in a read
+SAID_ABOVE = ("client-limited: ", "partial: ")  # notes of a run that a report has at its head
 SHORT_RUN = 30  # finished requests below which a p99 is the maximum
 
 
@@ -54,7 +55,7 @@ def title(run: LoadRun) -> str:
 
 def about(run: LoadRun, summary: Summary) -> str:
     facts = dict(run.facts)
-    known = [facts[name] for name in ("server", "version") if facts.get(name)]
+    known = [facts[name] for name in ("kind", "version") if facts.get(name, "unknown") != "unknown"]
     loop = "open loop" if run.open_loop else "closed loop"
     return ", ".join([*known, run.target.endpoint, loop, f"began {run.began_at}"])
 
@@ -77,17 +78,21 @@ def flight_line(summary: Summary) -> str:
 
 
 def throughput_line(summary: Summary) -> str:
-    own = summary.throughput
+    own, whole = summary.throughput, summary.whole_throughput
     line = (
         f"{significant(own.output_tokens_per_s)} output tokens/s, "
         f"{significant(own.input_tokens_per_s)} input, {significant(own.total_tokens_per_s)} in all; "
-        f"{significant(own.requests_per_s)} requests/s over {duration(summary.window_s)}"
+        f"{significant(own.requests_per_s)} requests/s"
     )
-    if summary.steady_tokens_per_s:
-        line += f"; {significant(summary.steady_tokens_per_s)} output tokens/s at full load"
     if own.output_tokens_per_s_per_gpu is not None:
-        line += f"; {significant(own.output_tokens_per_s_per_gpu)} a GPU"
-    return line
+        line += f"; {significant(own.output_tokens_per_s_per_gpu)} output tokens/s a GPU"
+    if own == whole:
+        return f"{line}; over {duration(own.window_s)}"
+    return (
+        f"{line}\n{duration(own.window_s)} of {duration(whole.window_s)} at full load; "
+        f"start and end included: {significant(whole.output_tokens_per_s)} output tokens/s, "
+        f"{significant(whole.requests_per_s)} requests/s"
+    )
 
 
 def goodput_line(summary: Summary) -> str:
@@ -119,7 +124,8 @@ def error_line(own: OwnError) -> str:
 
 def notes(run: LoadRun, summary: Summary) -> list[str]:
     """What a reader must know before the figures are believed; the run's own notes last."""
-    return [each for each in (*_figure_notes(summary), *run.notes) if each]
+    own = [each for each in run.notes if not each.startswith(SAID_ABOVE)]
+    return [*_figure_notes(summary), *own]
 
 
 def _figure_notes(summary: Summary) -> Iterable[str]:
@@ -151,9 +157,6 @@ def _figure_notes(summary: Summary) -> Iterable[str]:
         )
     if made.hidden:
         yield f"{count(made.hidden)} output tokens were counted by the server and never sent: not in TPOT."
-    stopped = sum(number for reason, number in made.finish_reasons if reason == "stop")
-    if stopped:
-        yield f"{count(stopped)} of {count(finished)} outputs ended by the model's own stop."
     weighted = own.tpot_token_weighted_s
     if weighted and own.tpot and abs(weighted / own.tpot.mean - 1) > 0.05:
         yield f"TPOT weighted by tokens rather than requests is {duration(weighted)}."

@@ -10,14 +10,14 @@ WIDTH = 50
 def vllm_block(run: LoadRun, summary: Summary) -> str:
     """Latencies by vLLM's definitions, all finished requests; token counts and rates are ours."""
     found = {each.name: each for each in project(run.replies, "vllm", run.target.endpoint)}
-    own = summary.throughput
+    own = summary.whole_throughput
     finished = summary.of("finished")
     lines = [
         f"{' Serving Benchmark Result ':=^{WIDTH}}",
         line("Successful requests:", finished),
         line("Failed requests:", summary.requests - finished),
         line("Maximum request concurrency:", summary.in_flight.peak),
-        line("Benchmark duration (s):", summary.window_s),
+        line("Benchmark duration (s):", own.window_s),
         line("Total input tokens:", summary.tokens.prompt),
         line("Total generated tokens:", round(summary.tokens.output)),
         line("Request throughput (req/s):", own.requests_per_s),
