@@ -13,6 +13,7 @@ TEXTS: tuple[tuple[EventKind, tuple[str, ...]], ...] = (
     ("reasoning", ("reasoning_content", "reasoning", "thinking")),
     ("content", ("content", "refusal")),
 )
+DEEPEST = 8  # parts within parts that are looked into
 LONGEST_REASON = 300  # letters of a server's message
 # a text without escapes: what it takes for a text's letters to be the bytes that stand there
 TEXT = re.compile(rb'"(?:content|text|reasoning_content|reasoning)":\s?"([^"\\\x00-\x1f]+)"')
@@ -72,13 +73,6 @@ def read_chunks(events: Iterable[ServerEvent]) -> list[Chunk]:
 
 
 def read_event(event: ServerEvent) -> Chunk:
-    try:
-        return read_data(event)
-    except RecursionError:  # a thousand lists in each other
-        return Chunk(event.at_s, "other")
-
-
-def read_data(event: ServerEvent) -> Chunk:
     data = event.data.strip()
     if data == b"[DONE]":
         return Chunk(event.at_s, "done")
@@ -135,13 +129,11 @@ def read_choice(chunk: Chunk, choice: Json) -> None:
     for its_kind, names in TEXTS:
         for name in names:
             value = delta.get(name)
-            if value is None:
-                continue
             if text := text_of(value):
                 texts.append(text)
                 kind = its_kind
                 break  # some servers say the same under two names
-            chunk.blank = True
+            chunk.blank = chunk.blank or value == ""
     if kind == "other":
         if delta.get("role") and not chunk.finish:
             kind = "role"
@@ -175,14 +167,14 @@ def listed(body: Json, name: str) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def text_of(value: Any) -> str:
+def text_of(value: Any, depth: int = DEEPEST) -> str:
     """The text in a string, or in a list of parts."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list):
-        return "".join(map(text_of, value))
-    if isinstance(value, dict):
-        return text_of(value.get("text") or value.get("thinking") or value.get("summary") or "")
+    if isinstance(value, list) and depth:
+        return "".join(text_of(part, depth - 1) for part in value)
+    if isinstance(value, dict) and depth:
+        return text_of(value.get("text") or value.get("thinking") or value.get("summary"), depth - 1)
     return ""
 
 
@@ -233,17 +225,17 @@ def times_of(body: Json) -> tuple[tuple[str, float], ...]:
     return tuple(found)
 
 
-def message_of(body: Any) -> str:
+def message_of(body: Any, depth: int = DEEPEST) -> str:
     """The message in any of the shapes in which servers wrap an error, with its code in front."""
     if isinstance(body, str):
         return shorten(body)
-    if isinstance(body, list):
-        return shorten("; ".join(filter(None, map(message_of, body))))
-    if not isinstance(body, dict):
+    if not depth or not isinstance(body, list | dict):
         return ""
+    if isinstance(body, list):
+        return shorten("; ".join(filter(None, (message_of(part, depth - 1) for part in body))))
     code = body.get("code") or body.get("error_type")
     for name in ("error", "message", "msg", "detail", "error_message"):
-        if text := message_of(body.get(name)):
+        if text := message_of(body.get(name), depth - 1):
             told = isinstance(code, str | int) and str(code) not in text
             return shorten(f"{text} ({code})" if told else text)
     return ""

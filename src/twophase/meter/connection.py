@@ -4,7 +4,7 @@ import asyncio
 from time import monotonic  # the loop's clock, which uvloop rounds to milliseconds
 from typing import cast
 
-from httptools import HttpParserError, HttpResponseParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from twophase.meter.records import Closing, Exchange
 
@@ -48,6 +48,9 @@ class Connection(asyncio.Protocol):
             self.parser.feed_data(data)
         except HttpParserError as error:
             self.end("malformed", f"this is no HTTP response: {error}")
+            return
+        except HttpParserUpgrade:
+            self.end("malformed", "the server changes to another protocol")
             return
         if self.exchange is exchange and exchange.reads and exchange.reads[-1][1].endswith(STREAM_ENDS):
             self.await_end()

@@ -1,6 +1,7 @@
 """Measure both phases of a server within a budget: TTFT against prompt length, ITL against batch and context.
 
-What sends requests is a function that the caller passes in: asks and a concurrency go in, replies come back.
+What sends requests is a function that the caller passes in: asks and a concurrency go in, replies come back,
+none where the run has ended early.
 """
 
 import random
@@ -265,6 +266,8 @@ def _decodes(
         report(f"decoding {batch} of {context:,} tokens", 1 - 0.45 * max(left_s, 0) / max(budget_s, 1e-9))
         found = measure(asks, batch)
         replies.extend(found)
+        if not found:
+            break
         point = itl_point(found, batch)
         if point is None:
             notes.append(f"{batch} sequences of {context} tokens did not decode together long enough to time")

@@ -44,8 +44,6 @@ def proxy_of(url: str, environment: Mapping[str, str]) -> str | None:
     if is_loopback(host) or any(spared(host, port, each) for each in variable("NO_PROXY").split(",")):
         return None
     found = variable(f"{parts.scheme.upper()}_PROXY") or variable("ALL_PROXY")
-    if found and "://" not in found:
-        found = f"http://{found}"
     return found or None
 
 
@@ -86,8 +84,10 @@ def spared(host: str, port: int, pattern: str) -> bool:
 
 
 def read_proxy(url: str) -> Proxy:
-    if "://" in url and not url.startswith("http://"):
-        scheme = url.partition("://")[0]
+    if "://" not in url:
+        url = f"http://{url}"
+    scheme = url.partition("://")[0].lower()
+    if scheme != "http":
         raise InputError(f"a proxy of the kind {scheme}:// is not supported; give one as http://host:port")
     parts = split_url(url, "proxy")
     return Proxy(parts.hostname or "", parts.port or 80, basic_authorization(parts))

@@ -89,12 +89,7 @@ def after_end(chunks: Sequence[Chunk]) -> int:
 def json_chunks(reads: Reads, whole: bytes) -> list[Chunk]:
     """A body that came at once, as the one chunk that it is."""
     body: Any = parse(whole)
-    if not isinstance(body, dict):
-        return []
-    try:
-        return [read_chunk(reads[-1][0], body)]
-    except RecursionError:
-        return []
+    return [read_chunk(reads[-1][0], body)] if isinstance(body, dict) else []
 
 
 def first_tokens(tokens: Sequence[Chunk], count: Count) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from time import monotonic
 from typing import cast
 
-from httptools import HttpParserError, HttpRequestParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from twophase.meter.conformance.scenario import JSON, Scenario
 from twophase.meter.conformance.wording import Wording, encode
@@ -59,7 +59,7 @@ class Conversation(asyncio.Protocol):
         self.now = monotonic()
         try:
             self.parser.feed_data(data)
-        except HttpParserError:
+        except (HttpParserError, HttpParserUpgrade):
             self.transport.abort()
 
     def on_message_begin(self) -> None:
