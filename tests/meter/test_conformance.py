@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -97,9 +98,8 @@ def test_our_meter_passes_all(endpoint: Endpoint) -> None:
     verdicts: dict[str, Verdict] = {}
     left: Sequence[Scenario] = SCENARIOS
     for _ in range(TRIES):
-        verdicts |= {
-            each.scenario.name: each for each in run(lambda left=left: run_own(left, endpoint, 10.0))
-        }
+        played = run(partial(run_own, left, endpoint, 10.0))
+        verdicts |= {each.scenario.name: each for each in played}
         left = [each.scenario for each in verdicts.values() if not each.passed]
     assert [(each.name, verdicts[each.name].faults) for each in left] == []
     firsts = {each.scenario.name: each.scenario.truth.outcomes[0] for each in verdicts.values()}
