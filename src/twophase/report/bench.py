@@ -52,7 +52,7 @@ def plain(run: LoadRun, summary: Summary, projected: Sequence[Projected] = (), t
 def blocks(
     run: LoadRun, summary: Summary, projected: Sequence[Projected], tool: str
 ) -> Iterable[RenderableType]:
-    yield Text.assemble((title(run), HEAD), f"\n{about(run, summary)}")
+    yield Text.assemble((title(run), HEAD), f"\n{about(run)}")
     if run.partial:
         yield Text(f"\nPartial: {run.partial}. What was measured until then follows.", "bold red")
     if summary.error.limited:

@@ -53,11 +53,15 @@ def title(run: LoadRun) -> str:
     return f"{run.target.model or 'unnamed model'} at {run.target.url}"
 
 
-def about(run: LoadRun, summary: Summary) -> str:
+def about(run: LoadRun) -> str:
+    return f"{server(run)}, {'open loop' if run.open_loop else 'closed loop'}, began {run.began_at}"
+
+
+def server(run: LoadRun) -> str:
+    """Its kind and version as far as they are known, and the endpoint asked."""
     facts = dict(run.facts)
-    known = [facts[name] for name in ("kind", "version") if facts.get(name, "unknown") != "unknown"]
-    loop = "open loop" if run.open_loop else "closed loop"
-    return ", ".join([*known, run.target.endpoint, loop, f"began {run.began_at}"])
+    known = " ".join(facts[name] for name in ("kind", "version") if facts.get(name, "unknown") != "unknown")
+    return ", ".join(filter(None, (known, run.target.endpoint)))
 
 
 def outcome_line(summary: Summary) -> str:
@@ -115,9 +119,9 @@ def goodput_line(summary: Summary) -> str:
 
 def error_line(own: OwnError) -> str:
     if own.ttft is None:
-        return "meter error unknown: no request finished with a first token"
+        return "Meter error unknown: no request finished with a first token"
     return (
-        f"meter error ≤ {duration(own.ttft.p99)} on TTFT p99, ≤ {duration(own.ttft.mean)} on its mean; "
+        f"Meter error ≤ {duration(own.ttft.p99)} on TTFT p99, ≤ {duration(own.ttft.mean)} on its mean; "
         f"its loop ran {duration(own.lag.p99_s)} late at p99, on {significant(own.lag.cpu_share)} of a core"
     )
 
