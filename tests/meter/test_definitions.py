@@ -1,7 +1,7 @@
 """Other meters' numbers for streams of known truth, as they were seen to report them."""
 
 import pytest
-from synthetic import reply
+from synthetic_replies import reply
 
 from twophase.errors import InputError
 from twophase.meter.definitions import TOOLS, project

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic import QUIET, failed, reply, run_of
+from synthetic_replies import QUIET, failed, reply, run_of
 
 from twophase.errors import InputError
 from twophase.meter.distribution import distribution

@@ -57,7 +57,7 @@ class Curves:
     """What was measured, and the two laws in it where they could be fitted."""
 
     prefill: tuple[TtftPoint, ...]
-    decode: tuple[ItlPoint, ...]
+    decode: tuple[ItlPoint, ...]  # repeats of a batch and context as one
     ttft: TtftFit | None
     itl: ItlLaw | None
     cached_share: float | None  # of measured prompts; None: the server does not say
@@ -88,15 +88,16 @@ def measure_curves(
     share = cached_share(prefills)
     ttft = _ttft_fit(prefills, share, seed, failed)
     law = None
-    if len(points) < FEWEST_ITL:
+    timed = [point for _, point in points]
+    if len(timed) < FEWEST_ITL:
         failed.append(
             f"ITL: {len(points)} points of batch and context were measured, {FEWEST_ITL} are needed"
         )
     else:
-        law = fit_itl(points, seed)
+        law = fit_itl(timed, seed)
     return Curves(
         prefill=ttft_points(prefills),
-        decode=tuple(points),
+        decode=merged(points),
         ttft=ttft,
         itl=law,
         cached_share=share,
@@ -231,7 +232,8 @@ def typical(replies: Sequence[Reply]) -> list[tuple[float, float]]:
     return points
 
 
-Decoded = tuple[list[ItlPoint], list[Reply], list[str]]
+Timed = tuple[tuple[int, int], ItlPoint]  # the batch and context asked for, and what came of them
+Decoded = tuple[list[Timed], list[Reply], list[str]]
 
 
 def _decodes(
@@ -245,7 +247,7 @@ def _decodes(
 ) -> Decoded:
     """A small grid, cheapest first, each corner as long as the budget lasts."""
     began = clock()
-    points: list[ItlPoint] = []
+    points: list[Timed] = []
     replies: list[Reply] = []
     notes: list[str] = []
     known = ttft_points(prefills)
@@ -272,9 +274,25 @@ def _decodes(
         if point is None:
             notes.append(f"{batch} sequences of {context} tokens did not decode together long enough to time")
             continue
-        points.append(point)
+        points.append(((batch, context), point))
         itl_s = itl_s or point.itl_s
     return points, replies, notes
+
+
+def merged(points: Sequence[Timed]) -> tuple[ItlPoint, ...]:
+    """Medians over the repeats of a batch and context."""
+    groups: dict[tuple[int, int], list[ItlPoint]] = {}
+    for asked, point in points:
+        groups.setdefault(asked, []).append(point)
+    return tuple(
+        ItlPoint(
+            batch,
+            statistics.fmean(each.context for each in own),
+            statistics.median(each.itl_s for each in own),
+            sum(each.tokens for each in own),
+        )
+        for (batch, _), own in groups.items()
+    )
 
 
 def decode_order(most_batch: int, longest: float) -> list[tuple[int, int]]:

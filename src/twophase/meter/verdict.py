@@ -47,6 +47,7 @@ class Lever:
     gain: float
     why: str
     serves_more: bool = False  # the gain is of throughput: none gets faster
+    depends: bool = False  # on what is asked: prompts that repeat, text that can be guessed
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Verdict:
     prompt_tokens: int
     output_tokens: int
     phases: tuple[PhaseVerdict, ...]  # the one that takes longer first
-    levers: tuple[Lever, ...]  # best first
+    levers: tuple[Lever, ...]  # sure ones first, best first
     beside: Beside | None
 
     @property
@@ -85,8 +86,8 @@ def judge(
     )
 
 
-def _rank(each: Lever) -> tuple[bool, float]:
-    return each.serves_more, -each.gain
+def _rank(each: Lever) -> tuple[bool, bool, float]:
+    return each.serves_more, each.depends, -each.gain
 
 
 def _prefill(fit: TtftFit, floors: Floors | None, tokens: int) -> PhaseVerdict:
@@ -107,7 +108,7 @@ def _decode(law: ItlLaw, floors: Floors | None, prompt_tokens: int, output_token
     steps, context = output_tokens - 1, prompt_tokens + output_tokens / 2
     a, b, c = law.coefficients
     parts = [
-        Part("what every pass pays: the weights are read", a * steps),
+        Part("the weights' read, which every pass pays", a * steps),
         Part("work for the sequence", b * steps),
         Part("reading its keys and values", c * context * steps),
     ]
@@ -168,16 +169,19 @@ def _headline(
         return f"No verdict: {'; '.join(curves.failed)}"
     first = found[0]
     whole = sum(each.seconds for each in found)
+    size = f"({count(prompt_tokens)} in, {count(output_tokens)} out)"
     if len(found) == 1:
-        line = f"Of {first.phase} alone: it takes {duration(first.seconds)}"
+        line = f"{first.phase.capitalize()} alone was measured: {duration(first.seconds)} {size}"
     else:
-        line = f"{first.phase.capitalize()} takes {percent(first.seconds / whole)} of {duration(whole)}"
-    line += f" for {count(prompt_tokens)} tokens in and {count(output_tokens)} out, bound by {first.binds}"
+        line = (
+            f"{first.phase.capitalize()} takes {percent(first.seconds / whole)} of {duration(whole)} {size}"
+        )
+    line += f": bound by {first.binds}"
     if first.floor_s:
-        line += f", at {times(first.seconds / first.floor_s)} its floor"
-    faster = [each for each in levers if not each.serves_more]
-    if faster:
-        line += f"; most would pay: {faster[0].change} ({times(faster[0].gain)})"
+        line += f", {times(first.seconds / first.floor_s)} its floor"
+    sure = next((each for each in levers if not each.serves_more), None)
+    if sure is not None:
+        line += f"; most would pay {sure.change} ({times(sure.gain)})"
     return line + "."
 
 
@@ -199,6 +203,7 @@ def _levers(
             Lever(
                 *("a prefix cache that holds nine tenths of the prompt", "prefill", gain(0.9 * work)),
                 f"the prompt's own work is {duration(work)} of {duration(whole)}",
+                depends=True,
             )
         )
         made.append(
@@ -240,6 +245,7 @@ def _decode_levers(
                 gain(steps * (a + b) * (1 - 1 / DRAFTED)),
             ),
             "half the passes, each with the weights' read once; what drafts cost is not in it",
+            depends=True,
         ),
     ]
     if marks and read < 1:

@@ -35,7 +35,7 @@ def plain(own: ServerDiagnosis) -> str:
 
 
 def blocks(own: ServerDiagnosis) -> Iterable[RenderableType]:
-    yield Text(own.verdict.headline, HEAD)
+    yield Text(own.verdict.headline, HEAD, no_wrap=True)
     yield Text(f"\n{title(own.run)}\n{server(own.run)}, measured in {duration(own.curves.seconds)}")
     yield Text(error_line(own.error))
     if own.run.partial:
@@ -190,14 +190,20 @@ def cached(curves: Curves) -> str:
 
 
 def _levers(verdict: Verdict) -> Iterable[RenderableType]:
-    faster = [each for each in verdict.levers if not each.serves_more]
     if verdict.levers:
         yield heading(
             "What would pay",
             f"a request of {count(verdict.prompt_tokens)} in and {count(verdict.output_tokens)} out, "
             f"{duration(verdict.seconds)} alone: before ÷ after, each by itself",
         )
-        yield _lever_table([*faster, *(each for each in verdict.levers if each.serves_more)])
+        yield _lever_table(verdict.levers)
+
+
+def scope(each: Lever) -> str:
+    """What a lever's number must not be taken for."""
+    if each.serves_more:
+        return "tokens served a second; none gets faster"
+    return "depends on what is asked" if each.depends else ""
 
 
 def _lever_table(levers: Iterable[Lever]) -> RenderableType:
@@ -205,6 +211,6 @@ def _lever_table(levers: Iterable[Lever]) -> RenderableType:
     made.add_column(justify="right", no_wrap=True)
     made.add_column()
     for each in levers:
-        meant = " (tokens served a second; none gets faster)" if each.serves_more else ""
+        meant = f" ({scope(each)})" if scope(each) else ""
         made.add_row(times(each.gain), Text.assemble((each.change, HEAD), f"{meant}\n{each.why}"))
     return made

@@ -17,6 +17,7 @@ from twophase.report.bench_curves import (
     law_text,
     prefill_cells,
     prefill_heads,
+    scope,
 )
 from twophase.report.bench_page import fact, figure, fill, lead, listing, section, table, warning, words
 from twophase.report.bench_rows import error_line, server, title
@@ -110,7 +111,7 @@ def lever(each: Lever) -> str:
     size = '<div class="size none"></div>'
     if not each.serves_more:
         size = f'<div class="size"><span class="{each.phase[0]}" style="width:{cut:.1f}%"></span></div>'
-    meant = " · tokens served a second; none gets faster" if each.serves_more else ""
+    meant = f" · {scope(each)}" if scope(each) else ""
     return (
         f'<li><div class="gain">{times(each.gain)}</div>{size}<div><b>{escape(each.change)}</b>'
         f'<span class="on {each.phase}">{each.phase}{meant}</span>'

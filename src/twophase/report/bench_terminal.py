@@ -32,9 +32,12 @@ def note_lines(notes: Sequence[str]) -> Iterable[Text]:
 
 
 def show(blocks: Iterable[RenderableType], console: Console | None = None) -> None:
+    """A text that must not be wrapped stays one line, however long."""
     console = console or Console(highlight=False)
+    width = min(console.width, WIDTH) if console.is_terminal else WIDTH
     for block in blocks:
-        console.print(block, width=min(console.width, WIDTH) if console.is_terminal else WIDTH)
+        whole = isinstance(block, Text) and bool(block.no_wrap)
+        console.print(block, width=None if whole else width, soft_wrap=whole)
 
 
 def as_text(blocks: Iterable[RenderableType]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from synthetic import reply
+from synthetic_replies import reply
 
 from twophase.meter.curves import Ask
 from twophase.meter.records import Reply, StreamEvent
