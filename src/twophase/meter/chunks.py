@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +16,8 @@ TEXTS: tuple[tuple[EventKind, tuple[str, ...]], ...] = (
 )
 DEEPEST = 8  # parts within parts that are looked into
 LONGEST_REASON = 300  # letters of a server's message
-# a text without escapes: what it takes for a text's letters to be the bytes that stand there
-TEXT = re.compile(rb'"(?:content|text|reasoning_content|reasoning)":\s?"([^"\\\x00-\x1f]+)"')
+UNESCAPED = re.compile(rb'[^"\\\x00-\x1f]+')  # text whose letters are the bytes that stand in its JSON
+TEXT = re.compile(rb'"(?:content|text|reasoning_content|reasoning)":\s?"(' + UNESCAPED.pattern + rb')"')
 TOKEN_IDS: TokenSource = "token_ids"
 LOGPROBS: TokenSource = "logprobs"
 Json = Mapping[str, Any]
@@ -50,25 +51,23 @@ class Chunk:
 
 
 def read_chunks(events: Iterable[ServerEvent]) -> list[Chunk]:
-    """What each event carries. Most differ in one text alone: what surrounds a text is parsed once."""
-    known: dict[tuple[bytes, bytes], EventKind] = {}
+    """What each event carries. Most differ from the one before in text alone: its frame is parsed once."""
     chunks = []
+    before, behind, kind = b"", b"", None
     for event in events:
         data = event.data
-        found = TEXT.search(data) if event.event == b"message" else None
-        if found is None:
-            chunks.append(read_event(event))
-            continue
-        start, end = found.span(1)
-        frame = (data[:start], data[end:])
-        text = data[start:end].decode(errors="replace")
-        if (kind := known.get(frame)) is not None and "\ufffd" not in text:
-            chunks.append(Chunk(event.at_s, kind, text))
-            continue
+        if kind is not None and data.startswith(before) and data.endswith(behind):
+            text = data[len(before) : -len(behind)]
+            if UNESCAPED.fullmatch(text) and event.event == b"message":
+                with suppress(UnicodeDecodeError):
+                    chunks.append(Chunk(event.at_s, kind, text.decode()))
+                    continue
         chunk = read_event(event)
         chunks.append(chunk)
-        if chunk == Chunk(event.at_s, chunk.kind, text):  # the text is all that it says
-            known[frame] = chunk.kind
+        if chunk.kind in ("content", "reasoning") and (found := TEXT.search(data)) is not None:
+            start, end = found.span(1)
+            alone = chunk == Chunk(event.at_s, chunk.kind, found[1].decode(errors="replace"))
+            before, behind, kind = data[:start], data[end:], chunk.kind if alone else None
     return chunks
 
 
