@@ -37,7 +37,8 @@ def test_points_lie_where_they_should() -> None:
         (Axis("", 0.0, 100.0), [0, 20, 40, 60, 80, 100]),
         (Axis("", 0.0, 0.7), [0, 0.2, 0.4, 0.6]),
         (Axis("", 14.0, 70000.0, log=True), [100, 1000, 10000]),
-        (Axis("", 8.0, 60.0, log=True), [10, 20, 50]),
+        (Axis("", 8.0, 60.0, log=True), [10, 15, 20, 30, 50]),
+        (Axis("", 17.0, 28.0, log=True), [20, 25]),
     ],
 )
 def test_ticks_are_round(own: Axis, found: list[float]) -> None:

@@ -260,7 +260,7 @@ def _decode_levers(
     made.append(
         Lever(
             *("a batch of 16 rather than one", "decode", 16 * one / many),
-            f"tokens a second: a pass of 16 takes {duration(many)}, one of 1 {duration(one)}",
+            f"a pass of 16 takes {duration(many)}, one of a single sequence {duration(one)}",
             serves_more=True,
         )
     )

@@ -73,7 +73,7 @@ def levels(
         [
             Marks("dash", tail, "f", "p99"),
             Marks("dots", tail, "f"),
-            Marks("line", middle, ink, "p50"),
+            Marks("line", middle, ink, "p50", below=True),
             Marks("dots", middle, ink),
         ],
     )

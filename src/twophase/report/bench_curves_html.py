@@ -149,7 +149,7 @@ def ttft_chart(own: ServerDiagnosis) -> str:
         best = [(x, each.floor_s * 1e3) for (x, _), each in zip(points, marks.prefill, strict=True)]
     x = axis("prompt (tokens)", [px for px, _ in points], log=True)
     y = axis("TTFT (ms)", [py for _, py in (*points, *best)], log=True)
-    series = [Marks("dash", best, "f", "floor")] if best else []
+    series = [Marks("dash", best, "f", "floor", below=True)] if best else []
     if fit:
         low, high = points[0][0], points[-1][0]
         lengths = [low * (high / low) ** (i / STEPS) for i in range(STEPS + 1)]
@@ -161,26 +161,37 @@ def ttft_chart(own: ServerDiagnosis) -> str:
 
 
 def context_chart(curves: Curves, batches: list[int]) -> str:
-    shown = batches[:: max(1, -(-len(batches) // MOST_LINES))]
-    shown = [*shown[:-1], batches[-1]] if len(batches) > 1 else batches
+    """A line for each batch, as far as its contexts were measured."""
+    shown = sorted({batches[i * (len(batches) - 1) // (MOST_LINES - 1)] for i in range(MOST_LINES)})
     points = [each for each in curves.decode if each.batch in shown]
     x = axis("context (tokens)", [each.context for each in points], log=True)
     y = axis("ITL (ms)", [each.itl_s * 1e3 for each in points], zero=True)
     series = []
-    low, high = min(each.context for each in points), max(each.context for each in points)
     for batch in shown:
-        if curves.itl:
+        own = [each for each in points if each.batch == batch]
+        low, high = min(each.context for each in own), max(each.context for each in own)
+        if curves.itl and high > low:
             law = curves.itl
             lengths = [low * (high / low) ** (i / STEPS) for i in range(STEPS + 1)]
             line: list[Point] = [(n, itl_at(law, batch, n) * 1e3) for n in lengths]
-            series.append(Marks("line", line, "q", f"batch {batch}"))
-        dots: list[Point] = [(each.context, each.itl_s * 1e3) for each in points if each.batch == batch]
+            series.append(Marks("line", line, "q", f"batch {batch}", below=batch == shown[0]))
+        dots: list[Point] = [(each.context, each.itl_s * 1e3) for each in own]
         series.append(Marks("dots", dots, "q"))
     return chart("ITL against context", x, y, series)
 
 
 def batch_chart(curves: Curves) -> str:
+    """The law at the shortest and the longest context that the largest batch was measured at."""
     points: list[Point] = [(each.batch, each.batch / each.itl_s) for each in curves.decode]
+    most = max(each.batch for each in curves.decode)
+    ends = sorted(each.context for each in curves.decode if each.batch == most)
     x = axis("batch (sequences)", [px for px, _ in points], log=True)
     y = axis("output tokens/s", [py for _, py in points], zero=True)
-    return chart("Tokens a second against batch", x, y, [Marks("dots", points, "q")])
+    series = []
+    if curves.itl:
+        for context in dict.fromkeys((ends[0], ends[-1])):
+            sizes = [most ** (i / STEPS) for i in range(STEPS + 1)]
+            line: list[Point] = [(n, n / itl_at(curves.itl, n, context)) for n in sizes]
+            name = f"context {count(context)}"
+            series.append(Marks("line", line, "q", name, below=context != ends[0]))
+    return chart("Tokens a second against batch", x, y, [*series, Marks("dots", points, "q")])

@@ -10,6 +10,10 @@ Point = tuple[float, float]
 WIDTH, HEIGHT = 420, 250
 LEFT, RIGHT, TOP, BOTTOM = 54, 14, 14, 42  # pixels around the plot
 MOST_TICKS = 6
+LOG_STEPS: tuple[tuple[float, ...], ...] = (
+    *((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3)),
+    (1,),
+)  # within a decade, finest first
 LETTER = 6.2  # pixels of one, about
 
 # of the page's style sheet, which has their colours in light and dark
@@ -47,6 +51,7 @@ class Marks:
     points: Sequence[Point]
     colour: Literal["p", "q", "f"]  # prefill, decode, faint
     name: str = ""  # written at its last point
+    below: bool = False  # the name: under the point, not over it
     thin: bool = False  # dots of which there are many
 
 
@@ -107,10 +112,8 @@ def _drawn(own: Marks, x: Axis, y: Axis) -> list[str]:
         line = f'<line class="d {own.colour}" x1="{px}" x2="{px}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
         beside = px + 5 + LETTER * len(own.name) < WIDTH
         anchor, at = ("start", px + 5) if beside else ("end", px - 5)
-        return [
-            line,
-            f'<text class="name" x="{at}" y="{TOP + 10}" text-anchor="{anchor}">{escape(own.name)}</text>',
-        ]
+        place = f'x="{at}" y="{HEIGHT - BOTTOM - 8}" text-anchor="{anchor}"'
+        return [line, f'<text class="name" {place}>{escape(own.name)}</text>']
     path = "M" + "L".join(f"{px} {py}" for px, py in places)
     drawn = f'<path class="{"l" if own.kind == "line" else "d"} {own.colour}" d="{path}"/>'
     return [drawn, *_named(own, places)]
@@ -120,7 +123,8 @@ def _named(own: Marks, places: Sequence[Point]) -> list[str]:
     if not own.name:
         return []
     px, py = places[-1]
-    beside = f'x="{min(px, WIDTH - RIGHT)}" y="{max(py - 7, TOP + 8):.1f}" text-anchor="end"'
+    down = min(py + 16, HEIGHT - BOTTOM - 4) if own.below else max(py - 7, TOP + 8)
+    beside = f'x="{min(px, WIDTH - RIGHT)}" y="{down:.1f}" text-anchor="end"'
     return [f'<text class="name" {beside}>{escape(own.name)}</text>']
 
 
@@ -145,7 +149,7 @@ def ticks(own: Axis) -> list[float]:
 
 def _log_ticks(own: Axis) -> list[float]:
     low, high = floor(log10(own.low)), ceil(log10(own.high))
-    for steps in ((1, 2, 5), (1, 3), (1,)):
+    for steps in LOG_STEPS:
         found = [10.0**power * step for power in range(low, high + 1) for step in steps]
         found = [each for each in found if own.low <= each <= own.high]
         if len(found) <= MOST_TICKS:
