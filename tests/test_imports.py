@@ -44,7 +44,7 @@ BELOW = {
     "meter": {"model", "hardware", "cost", "records", "units", "errors", "twophase"},
     "report": {
         *("advise", "model", "hardware", "cost", "fit", "results", "lint", "meter", "records", "units"),
-        "errors",
+        *("errors", "twophase"),
     },
     "diagnose": {"kernels", "model", "hardware", "cost", "engine", "advise", "errors"},
     "cli": {

@@ -338,13 +338,14 @@ def finish(
     from twophase.meter.summary import summarise
     from twophase.report import bench as render
     from twophase.report import bench_json
+    from twophase.report.bench_html import page
 
     summary = summarise(run, plan.slo, gpus=gpus)
     projected = project(run.replies, definitions, run.target.endpoint) if definitions else ()
     tool = definitions or ""
     if folder is not None:
         folder = folder / name_of(run) if arguments["out"] is None else folder
-        keep(folder, run, arguments)
+        keep(folder, run, arguments, lambda run: page(run, summary))
     if json:
         print(bench_json.to_json(run, summary, projected, tool))
     elif plain or not sys.stdout.isatty():
@@ -364,11 +365,11 @@ def name_of(run: "LoadRun") -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}-{model.strip('-.')[-40:]}"
 
 
-def keep(folder: Path, run: "LoadRun", arguments: dict[str, Any]) -> None:
+def keep(folder: Path, run: "LoadRun", arguments: dict[str, Any], page: "Callable[[LoadRun], str]") -> None:
     from twophase.meter.run_folder import save
 
     plain_arguments = {
         name: value if isinstance(value, int | float | str | bool | None) else str(value)
         for name, value in arguments.items()
     }
-    save(folder, run, plain_arguments)
+    save(folder, run, plain_arguments, page)

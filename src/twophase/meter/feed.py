@@ -9,7 +9,7 @@ from twophase.meter.encoding import first_call, next_call
 from twophase.meter.prompts import Recipe, Talk
 from twophase.meter.records import Call
 
-AHEAD = 4096  # requests that wait encoded, at most
+AHEAD = 1024  # requests that wait encoded, at most
 AHEAD_BYTES = 32 << 20
 
 

@@ -40,9 +40,12 @@ class LagProbe:
         return (process_time() - self.cpu_s) / max(monotonic() - self.began_s, 1e-9)
 
     def around(self, at_s: float) -> float:
-        """The largest lag of the ticks next to an instant, in seconds: no read then was later."""
+        """The largest lag of the ticks next to an instant, in seconds: no read then was later.
+
+        What held the read up held up the tick before it, or the one that came due meanwhile and is the next.
+        """
         begin = bisect_left(self.at, at_s - INTERVAL_S)
-        end = bisect_left(self.at, at_s) + 2
+        end = bisect_left(self.at, at_s) + 1
         return max(self.lag[begin:end], default=0.0)
 
 

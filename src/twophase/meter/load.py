@@ -85,6 +85,8 @@ class Load:
         self.partial = ""
         self.refused = 0  # in a row
         self.sessions: set[asyncio.Task[None]] = set()
+        self.idle = asyncio.Event()  # no session is under way
+        self.idle.set()
         self.broken: BaseException | None = None
         self.start_s = 0.0
         self.first_cohort: list[int] = []
@@ -130,9 +132,10 @@ class Load:
         """Until all is sent and answered; or, once halted, for the grace, and then no longer."""
         halt = asyncio.ensure_future(self.halted.wait())
         await asyncio.wait((sender, halt), return_when=asyncio.FIRST_COMPLETED)
-        while self.sessions and not self.halted.is_set():
-            await asyncio.wait((halt, *self.sessions), return_when=asyncio.FIRST_COMPLETED)
+        idle = asyncio.ensure_future(self.idle.wait())
+        await asyncio.wait((idle, halt), return_when=asyncio.FIRST_COMPLETED)
         halt.cancel()
+        idle.cancel()
         self.dry_s = self.dry_s or monotonic()
         deadline = monotonic() + self.grace_s
         while self.sessions and monotonic() < deadline:
@@ -215,11 +218,14 @@ class Load:
         """A task that the level waits for, and whose failure is the level's."""
         task = asyncio.get_running_loop().create_task(work)
         self.sessions.add(task)
+        self.idle.clear()
         task.add_done_callback(self.let_go)
         return task
 
     def let_go(self, task: asyncio.Task[None]) -> None:
         self.sessions.discard(task)
+        if not self.sessions:
+            self.idle.set()
         if not task.cancelled() and task.exception() is not None:
             self.broken = self.broken or task.exception()
             self.halt("broken", 0.0)
@@ -227,15 +233,12 @@ class Load:
     async def talk(self, session: Session, due_s: float) -> None:
         """All turns of a session, each after the answer to the one before."""
         while True:
-            done = await self.send(session, due_s)
-            if session.talk is None or self.halted.is_set():
-                return
-            session.answers.append(answer_of(done))
-            if session.following(self.level.dialect) is None:
+            await self.send(session, due_s)
+            if session.talk is None or self.halted.is_set() or session.following(self.level.dialect) is None:
                 return
             due_s = monotonic()
 
-    async def send(self, session: Session, due_s: float) -> Exchange:
+    async def send(self, session: Session, due_s: float) -> None:
         self.progress.sent += 1
         self.progress.in_flight += 1
         path = self.level.dialect.path
@@ -243,9 +246,10 @@ class Load:
         self.progress.in_flight -= 1
         self.progress.done += 1
         self.watch(done)
-        self.digest.take(done)
+        if session.talk is not None:
+            session.answers.append(answer_of(done))
+        self.digest.take(done)  # which takes its bytes away
         self.feed.fill(1)
-        return done
 
     async def show_all(self, show: Callable[[Progress], None]) -> None:
         while True:

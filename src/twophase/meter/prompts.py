@@ -1,7 +1,8 @@
 """What calls say: a talk for each number, the same for the same seed wherever it is made."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 
 from twophase.meter.calibration import Calibration
@@ -32,6 +33,13 @@ class Talk:
 Recipe = Callable[[int], Talk]  # of a call's number, or of a session's where talks have several turns
 
 
+@lru_cache(maxsize=4)
+def stock_of(seed: str) -> tuple[list[str], int]:
+    """Words to cut prompts from, and the place in the vocabulary where the first prompt begins."""
+    rng = Random(f"{seed}/stock")
+    return random_words(rng, STOCK_WORDS), rng.randrange(len(WORDS))
+
+
 @dataclass(frozen=True, slots=True)
 class Synthetic:
     """Random words of drawn lengths; unique from the first on, or behind one of a few shared prefixes."""
@@ -43,20 +51,17 @@ class Synthetic:
     prefix_tokens: int = 0
     prefixes: int = 1
     turns: int = 1
-    stock: list[str] = field(default_factory=list, repr=False, compare=False)
 
     def __call__(self, number: int) -> Talk:
-        if not self.stock:
-            self.stock.extend(random_words(Random(f"{self.seed}/stock"), STOCK_WORDS))
+        stock, start = stock_of(self.seed)
         rng = Random(f"{self.seed}/{number}")
-        start = Random(self.seed).randrange(len(WORDS))
         before: tuple[Message, ...] = ()
         behind = 0
         if self.prefix_tokens:
             which = number % self.prefixes
             text = unique_text(
                 Random(f"{self.seed}/prefix/{which}"),
-                self.stock,
+                stock,
                 start + which,
                 self.calibration.words(self.prefix_tokens),
             )
@@ -70,7 +75,7 @@ class Synthetic:
                 if not behind
                 else round(asked / self.calibration.tokens_per_word)
             )
-            text = unique_text(rng, self.stock, start + number + turn, max(words, 1))
+            text = unique_text(rng, stock, start + number + turn, max(words, 1))
             turns.append(Turn(text, behind + asked, answer))
             behind += asked + answer
         return Talk(tuple(turns), before)

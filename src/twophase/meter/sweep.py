@@ -33,7 +33,7 @@ def next_load(steps: Sequence[Step], first: float, whole: bool) -> float | None:
     missed = [step.load for step in steps if step.good is not None and step.good < ATTAINED]
     if missed:
         return between(max(met, default=0.0), min(missed), whole)
-    if saturated(steps):
+    if not met and saturated(steps):  # an SLO's limit lies where it is missed, however little a load buys
         return None
     load = steps[-1].load * FACTOR
     return load if load <= LARGEST else None
@@ -43,7 +43,7 @@ def between(met: float, missed: float, whole: bool) -> float | None:
     """The middle of the loads that meet an SLO and those that miss it, while they are far apart."""
     middle = (met * missed) ** 0.5 if met else missed / 2
     if whole:
-        middle = float(int(middle))
+        middle = float(max(int(middle), int(met) + 1))
         return middle if met < middle < missed and missed / max(met, 1) > NEAR else None
     return middle if missed / max(met, missed / 64) > NEAR else None
 

@@ -11,8 +11,8 @@ from random import Random
 
 from twophase.errors import InputError, damaged, require_regular
 from twophase.meter.calibration import Calibration
-from twophase.meter.prompts import Talk, Turn
-from twophase.meter.words import WORDS, random_words, unique_text
+from twophase.meter.prompts import Talk, Turn, stock_of
+from twophase.meter.words import random_words, unique_text
 
 BLOCK_TOKENS = 512  # of one of Mooncake's hash ids
 TIMES = ("arrival_s", "due_s", "timestamp", "arrived_at", "time")
@@ -121,8 +121,8 @@ class Replayed:
         if record.blocks:
             text = self.blocks_text(record, words)
         else:
-            start = Random(self.seed).randrange(len(WORDS))
-            text = unique_text(rng, random_words(rng, min(words, 1024)), start + number, words)
+            stock, start = stock_of(self.seed)
+            text = unique_text(rng, stock, start + number, words)
         return Talk((Turn(text, record.prompt_tokens, record.output_tokens),))
 
     def blocks_text(self, record: Recorded, words: int) -> str:
