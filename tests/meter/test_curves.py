@@ -1,5 +1,8 @@
 """The plan of a diagnosis on a made-up server, whose laws it must find within its budget."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 from known_engine import KnownEngine
 
@@ -10,10 +13,12 @@ from twophase.meter.curves import (
     itl_point,
     measure_curves,
     prompt_lengths,
+    rebuilt,
     typical,
 )
 from twophase.meter.itl_law import ItlPoint, fit_itl, itl_at
 from twophase.meter.least_squares import Estimate
+from twophase.meter.records import Reply
 from twophase.meter.ttft_curve import ttft_at
 
 
@@ -136,3 +141,21 @@ def test_the_law_of_itl_without_noise() -> None:
     assert itl_at(law, 8, 2000) == pytest.approx(8e-3 + 1.6e-3 + 8e-3)
     alone = fit_itl([each for each in points if each.batch == 1] * 2)
     assert any("one batch" in reason for reason in alone.poor)
+
+
+def test_a_kept_run_gives_the_same_laws() -> None:
+    engine = KnownEngine()
+    kept: list[Reply] = []
+
+    def measure(asks: Sequence[Ask], concurrency: int) -> list[Reply]:
+        found = engine.measure(asks, concurrency)
+        kept.extend(replace(each, number=len(kept) + at) for at, each in enumerate(found))
+        return found
+
+    own = measure_curves(measure, budget_s=30.0, clock=engine.clock)
+    again = rebuilt(kept, own.seconds)
+    assert again.ttft == own.ttft
+    assert again.prefill == own.prefill
+    assert sorted(again.decode, key=repr) == sorted(own.decode, key=repr)
+    assert again.itl is not None and own.itl is not None
+    assert again.itl.coefficients == pytest.approx(own.itl.coefficients)

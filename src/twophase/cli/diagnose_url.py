@@ -88,8 +88,11 @@ def diagnose_url(
     show(own, as_json=as_json, plain=plain)
     if out is not None:
         from twophase.meter.run_folder import save
+        from twophase.report.bench_curves_html import page
 
-        save(out, own.run, {"verb": "diagnose", "url": asked.url, "budget": budget_s, "model": asked.model})
+        arguments = {"verb": "diagnose", "url": asked.url, "model": asked.model, "gpu": asked.gpu}
+        arguments |= {"request": f"{request[0]}:{request[1]}", "budget": str(budget_s)}
+        save(out, own.run, arguments, lambda _: page(own))
     if html is not None:
         from twophase.report.bench_curves_html import page
 

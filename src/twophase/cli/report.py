@@ -19,7 +19,7 @@ MOST_RUNS = 12
 
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Folders that twophase bench wrote.")
+        list[Path], typer.Argument(metavar="DIR...", help="Folders that bench, or diagnose URL, wrote.")
     ],
     *,
     slo: Annotated[
@@ -77,6 +77,9 @@ def show_one(
     from twophase.meter.definitions import project
     from twophase.meter.summary import summarise
 
+    if dict(run.facts).get("loop") == "curves" and not (slo or definitions or vllm_block):
+        show_curves(run, html, json=json, plain=plain)
+        return
     summary = summarise(run, slo, gpus=gpus)
     projected = project(run.replies, definitions, run.target.endpoint) if definitions else ()
     tool = definitions or ""
@@ -98,6 +101,26 @@ def show_one(
     else:
         bench.render(run, summary, None, projected, tool)
     if html is not None:
+        print(f"\nThe page: {html}")
+
+
+def show_curves(run: "LoadRun", html: Path | None, *, json: bool, plain: bool) -> None:
+    """A run that `twophase diagnose URL` kept: its laws are fitted again, without floors beside."""
+    from twophase.cli.diagnose_url import show
+    from twophase.meter.curves import rebuilt
+    from twophase.meter.own_error import own_error
+    from twophase.meter.verdict import judge
+    from twophase.report.bench_curves import ServerDiagnosis
+
+    curves = rebuilt(run.replies, run.ended_s - run.began_s)
+    finished = [each for each in run.replies if each.outcome == "finished"]
+    own = ServerDiagnosis(run, curves, judge(curves), own_error(finished, "sent", run.lag))
+    if html is not None:
+        from twophase.report.bench_curves_html import page
+
+        write("--html", html, page(own).encode())
+    show(own, as_json=json, plain=plain)
+    if html is not None and not json:
         print(f"\nThe page: {html}")
 
 

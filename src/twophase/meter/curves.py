@@ -19,6 +19,7 @@ from twophase.meter.ttft_curve import FEWEST as FEWEST_TTFT
 from twophase.meter.ttft_curve import TtftFit, fit_ttft
 
 SHORTEST, LONGEST = 16, 65536  # tokens of a prompt, where the server's window allows the longest
+PROMPT, BATCH = "prompt ", "batch "  # points begin so
 PREFILL_SHARE = 0.55  # of the budget
 PREFILL_OUTPUT = 2  # tokens: one more than the first, so that a server does not hold the first back
 REPEATS = 5  # of each length, where the budget allows
@@ -39,6 +40,7 @@ class Ask:
 
 Measure = Callable[[Sequence[Ask], int], Sequence[Reply]]  # asks, how many at once -> replies, in any order
 Report = Callable[[str, float], None]
+Timed = tuple[tuple[int, int], ItlPoint]  # the batch and context asked for, and what came of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +86,25 @@ def measure_curves(
     prefills = _prefills(measure, prompt_lengths(most), PREFILL_SHARE * budget_s, seed, report, clock)
     left_s = budget_s - (clock() - started)
     points, decodes, notes = _decodes(measure, prefills, window_tokens, most_batch, left_s, report, clock)
+    return assembled(prefills, decodes, points, clock() - started, seed, notes)
+
+
+def assembled(
+    prefills: Sequence[Reply],
+    decodes: Sequence[Reply],
+    points: Sequence[Timed],
+    seconds: float,
+    seed: int,
+    notes: Sequence[str] = (),
+) -> Curves:
+    """Fits both laws, where there is enough to fit."""
     failed: list[str] = []
     share = cached_share(prefills)
     ttft = _ttft_fit(prefills, share, seed, failed)
     law = None
     timed = [point for _, point in points]
     if len(timed) < FEWEST_ITL:
-        failed.append(
-            f"ITL: {len(points)} points of batch and context were measured, {FEWEST_ITL} are needed"
-        )
+        failed.append(f"ITL: {len(timed)} points of batch and context were measured, {FEWEST_ITL} are needed")
     else:
         law = fit_itl(timed, seed)
     return Curves(
@@ -102,10 +114,28 @@ def measure_curves(
         itl=law,
         cached_share=share,
         failed=tuple(failed),
-        seconds=clock() - started,
+        seconds=seconds,
         replies=(*prefills, *decodes),
         notes=tuple(notes),
     )
+
+
+def rebuilt(replies: Sequence[Reply], seconds: float, seed: int = 0) -> Curves:
+    """From the replies of a run that was kept: their points name what was asked."""
+    ordered = sorted(replies, key=lambda each: each.number)[1:]  # the first warmed the server up
+    prefills = [each for each in ordered if each.point.startswith(PROMPT)]
+    decodes = [each for each in ordered if each.point.startswith(BATCH)]
+    groups: dict[str, list[Reply]] = {}
+    for each in decodes:
+        groups.setdefault(each.point, []).append(each)
+    points: list[Timed] = []
+    for name, own in groups.items():
+        batch, context = int(name.split()[1]), int(name.split()[3])
+        for begin in range(0, len(own), batch):
+            point = itl_point(own[begin : begin + batch], batch)
+            if point is not None:
+                points.append(((batch, context), point))
+    return assembled(prefills, decodes, points, seconds, seed)
 
 
 def prompt_lengths(most: int) -> list[int]:
@@ -139,7 +169,7 @@ def _prefills(
 
     def once(tokens: int) -> bool:
         asked = clock()
-        found = measure([Ask(tokens, PREFILL_OUTPUT, f"prompt {tokens}")], 1)
+        found = measure([Ask(tokens, PREFILL_OUTPUT, f"{PROMPT}{tokens}")], 1)
         replies.extend(found)
         report(f"timing prompts of {tokens:,} tokens", PREFILL_SHARE * (1 - max(left_s(), 0) / budget_s))
         answered = any(each.outcome == "finished" for each in found)
@@ -232,7 +262,6 @@ def typical(replies: Sequence[Reply]) -> list[tuple[float, float]]:
     return points
 
 
-Timed = tuple[tuple[int, int], ItlPoint]  # the batch and context asked for, and what came of them
 Decoded = tuple[list[Timed], list[Reply], list[str]]
 
 
@@ -264,7 +293,7 @@ def _decodes(
             steps = min(steps, window_tokens - context - 32)
         if points and (waiting_s + steps * spent > left_s or steps > MOST_STEPS):
             continue
-        asks = [Ask(context, steps, f"batch {batch} context {context}") for _ in range(batch)]
+        asks = [Ask(context, steps, f"{BATCH}{batch} context {context}") for _ in range(batch)]
         report(f"decoding {batch} of {context:,} tokens", 1 - 0.45 * max(left_s, 0) / max(budget_s, 1e-9))
         found = measure(asks, batch)
         replies.extend(found)
