@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import threading
 from dataclasses import replace
 from itertools import islice
@@ -18,7 +19,8 @@ from twophase.meter.dialect import Dialect
 from twophase.meter.exchange import Pool, run
 from twophase.meter.lengths import Lengths
 from twophase.meter.level import Level, Limits, Progress
-from twophase.meter.load import Measured, run_level
+from twophase.meter.load import run_level
+from twophase.meter.measured import Measured
 from twophase.meter.prompts import Synthetic
 from twophase.meter.records import Target
 
@@ -131,6 +133,22 @@ def test_after_the_grace_the_rest_is_cancelled() -> None:
     assert [reply.outcome for reply in done.replies] == ["cancelled"] * 3
     assert done.ended_s - done.began_s < 5
     assert done.partial == ""
+
+
+def test_a_request_that_gets_no_connection_does_not_hold_up_the_end() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:  # takes no more than it has in its queue
+        port = full.getsockname()[1]
+        queued = [socket.socket() for _ in range(4)]
+        for each in queued:
+            each.setblocking(False)
+            each.connect_ex(("127.0.0.1", port))
+        done = measured(
+            Timed(url=f"http://127.0.0.1:{port}"), replace(CLOSED, duration_s=0.2), Limits(grace_s=0.1)
+        )
+        for each in queued:
+            each.close()
+    assert [reply.outcome for reply in done.replies] == ["cancelled"] * 3
+    assert done.ended_s - done.began_s < 5
 
 
 def test_a_request_that_takes_too_long_is_no_success() -> None:

@@ -18,7 +18,7 @@ from twophase.meter.dialect import Dialect
 from twophase.meter.exchange import run
 from twophase.meter.lengths import Lengths
 from twophase.meter.level import Level, Limits
-from twophase.meter.load import Measured
+from twophase.meter.measured import Measured
 from twophase.meter.prompts import Synthetic
 from twophase.meter.records import Target
 from twophase.meter.workers import merged, run_workers, workers_for

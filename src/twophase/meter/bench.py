@@ -12,7 +12,8 @@ from twophase.meter.goodput import meets
 from twophase.meter.lag import lag_notes, lag_of
 from twophase.meter.latency import Since
 from twophase.meter.level import Level, Progress
-from twophase.meter.load import Measured, run_level
+from twophase.meter.load import run_level
+from twophase.meter.measured import Measured
 from twophase.meter.plan import Plan, level_of, require_room, warm_up_of
 from twophase.meter.ray_workers import connected, run_ray
 from twophase.meter.records import LoadRun, Reply

@@ -9,7 +9,8 @@ from typing import Any
 from twophase.errors import InputError
 from twophase.meter.exchange import Pool, run
 from twophase.meter.level import Level, Limits
-from twophase.meter.load import Measured, run_level
+from twophase.meter.load import run_level
+from twophase.meter.measured import Measured
 from twophase.meter.records import Reply, Target
 from twophase.meter.workers import merged
 

@@ -15,7 +15,8 @@ from typing import Any
 from twophase.errors import InputError
 from twophase.meter.exchange import Pool, run
 from twophase.meter.level import Level, Limits, Progress
-from twophase.meter.load import Measured, run_level
+from twophase.meter.load import run_level
+from twophase.meter.measured import Measured
 from twophase.meter.quiet import interrupts
 from twophase.meter.records import Target
 
