@@ -52,8 +52,8 @@ def test_a_closed_loop_keeps_its_streams_and_measures_the_servers_times() -> Non
     for reply in done.replies:
         asked = truth[RECIPE(reply.number).turns[0].text]
         assert reply.ttft_s is not None and reply.last_token_s is not None
-        assert -0.001 < reply.first_token_s - asked.first_s < 0.05  # one clock for both
-        assert -0.001 < reply.last_token_s - asked.last_s < 0.05
+        assert 0 < reply.first_token_s - asked.first_s < 0.2  # one clock for both
+        assert 0 < reply.last_token_s - asked.last_s < 0.2
         assert reply.ttft_s >= timed.ttft_s - 0.001
     assert len(done.first_cohort) == 3
     assert done.full_s is not None and done.dry_s is not None

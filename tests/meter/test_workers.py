@@ -44,7 +44,7 @@ def test_two_processes_do_the_work_of_one() -> None:
     for reply in done.replies:
         assert reply.first_token_s is not None
         late = reply.first_token_s - truth[RECIPE(reply.number).turns[0].text].first_s
-        assert -0.001 < late < 0.1  # their clock is this process's
+        assert 0 < late < 0.2  # their clock is this process's
     assert len(done.first_cohort) == 4
 
 

@@ -127,9 +127,9 @@ class Connection(asyncio.Protocol):
             if self.transport.is_closing():
                 break
             piece = {"delta": {"content": " so"}} if chat else {"text": " so"}
-            self.chunk(event({"choices": [{"index": 0, "finish_reason": None, **piece}]}))
-            asked.first_s = asked.first_s or monotonic()
             asked.last_s = monotonic()
+            asked.first_s = asked.first_s or asked.last_s
+            self.chunk(event({"choices": [{"index": 0, "finish_reason": None, **piece}]}))
         else:
             piece = {"delta": {}} if chat else {"text": ""}
             why = "stop" if timed.stop_after else "length"
