@@ -46,6 +46,11 @@ def test_a_faster_run_is_called_so() -> None:
     assert of(compare(run_of(requests(0.02, 2)), run_of(requests(0.0, 3))), "E2E", "p50").verdict == "faster"
 
 
+def test_a_p99_of_few_requests_is_not_compared() -> None:
+    run = run_of([reply(i) for i in range(99)])
+    assert {each.statistic for each in compare(run, run).differences} == {"mean", "p50"}
+
+
 def test_prompts_of_other_lengths_are_no_pairs() -> None:
     base = run_of([reply(i, prompt_tokens=500) for i in range(20)])
     other = run_of([reply(i, prompt_tokens=900) for i in range(20)])

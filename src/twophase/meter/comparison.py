@@ -19,6 +19,7 @@ METRICS: tuple[tuple[str, Callable[[Reply, Since], float | None]], ...] = (
     ("longest gap", lambda reply, since: max(gaps_s(reply), default=None)),
 )
 STATISTICS = ("mean", "p50", "p99")
+TAIL = 100  # values below which a p99 is the maximum, and resampling it tells nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ def differences(
             min(len(left), len(right)),
         )
         for at, statistic in enumerate(STATISTICS)
+        if statistic != "p99" or min(len(left), len(right)) >= TAIL
     ]
 
 

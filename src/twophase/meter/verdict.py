@@ -108,7 +108,7 @@ def _decode(law: ItlLaw, floors: Floors | None, prompt_tokens: int, output_token
     steps, context = output_tokens - 1, prompt_tokens + output_tokens / 2
     a, b, c = law.coefficients
     parts = [
-        Part("the weights' read, which every pass pays", a * steps),
+        Part("what every pass pays, the weights' read above all", a * steps),
         Part("work for the sequence", b * steps),
         Part("reading its keys and values", c * context * steps),
     ]
@@ -181,7 +181,7 @@ def _headline(
         line += f", {times(first.seconds / first.floor_s)} its floor"
     sure = next((each for each in levers if not each.serves_more), None)
     if sure is not None:
-        line += f"; most would pay {sure.change} ({times(sure.gain)})"
+        line += f"; what would pay most: {sure.change} ({times(sure.gain)})"
     return line + "."
 
 

@@ -6,17 +6,17 @@ from twophase.meter.distribution import Distribution
 from twophase.meter.latency import in_flight, ttft_s
 from twophase.meter.records import LoadRun, Reply
 from twophase.meter.summary import Summary
-from twophase.report.bench_svg import Marks, Point, axis, chart
+from twophase.report.bench_svg import Colour, Marks, Point, axis, chart
 
 MOST_DOTS = 1500
 SHARES = tuple(i / 200 for i in range(201))
 
 
-def spread(title: str, values: Sequence[float], colour: str) -> str:
+def spread(title: str, values: Sequence[float], colour: Colour) -> str:
     """The share of requests that took no longer, in ms; logarithmic, for tails are long."""
     ordered = sorted(value * 1e3 for value in values)
     points: list[Point] = [(ordered[round(share * (len(ordered) - 1))], 100 * share) for share in SHARES]
-    marks = Marks("line", points, "p" if colour == "p" else "q")
+    marks = Marks("line", points, colour)
     p99 = ordered[round(0.99 * (len(ordered) - 1))]
     return chart(
         title,
@@ -58,14 +58,13 @@ def load_over_time(run: LoadRun) -> str:
 
 
 def levels(
-    found: Sequence[Summary], title: str, colour: str, of: Callable[[Summary], Distribution | None]
+    found: Sequence[Summary], title: str, colour: Colour, of: Callable[[Summary], Distribution | None]
 ) -> str:
     """p50 and p99 in ms against the output tokens/s of each level."""
     known = [(each, own) for each in found if (own := of(each)) is not None]
     known.sort(key=lambda pair: pair[0].throughput.output_tokens_per_s)
     middle: list[Point] = [(e.throughput.output_tokens_per_s, own.p50 * 1e3) for e, own in known]
     tail: list[Point] = [(e.throughput.output_tokens_per_s, own.p99 * 1e3) for e, own in known]
-    ink = "p" if colour == "p" else "q"
     return chart(
         title,
         axis("output tokens/s", [x for x, _ in middle], zero=True),
@@ -73,8 +72,8 @@ def levels(
         [
             Marks("dash", tail, "f", "p99"),
             Marks("dots", tail, "f"),
-            Marks("line", middle, ink, "p50", below=True),
-            Marks("dots", middle, ink),
+            Marks("line", middle, colour, "p50", below=True),
+            Marks("dots", middle, colour),
         ],
     )
 

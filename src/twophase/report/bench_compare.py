@@ -53,7 +53,7 @@ def blocks(runs: Sequence[Compared]) -> Iterable[RenderableType]:
     yield Text("\n" + "\n".join(f"{each.name}: {error_line(each.summary.error)}" for each in runs), "dim")
 
 
-DIFFERENCE_HEADS = ("", "", "base", "other", "difference", "from", "to", "÷ base", "")
+DIFFERENCE_HEADS = ("", "", "base", "other", "difference", "from", "to", "of base", "")
 
 
 def difference_cells(own: Comparison) -> list[list[str]]:

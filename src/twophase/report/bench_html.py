@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from html import escape
 
+from twophase.meter.distribution import Distribution
 from twophase.meter.latency import FORMULAS, ttft_s
 from twophase.meter.records import LoadRun
 from twophase.meter.summary import Summary
@@ -35,8 +36,12 @@ from twophase.report.bench_rows import (
     throughput_line,
     title,
 )
+from twophase.report.bench_svg import Colour
 from twophase.report.bench_vllm import vllm_block
 from twophase.units import count, duration, percent, significant
+
+PREFILL: Colour = "p"
+DECODE: Colour = "q"
 
 
 def page(run: LoadRun, summary: Summary) -> str:
@@ -120,13 +125,13 @@ def facts(summary: Summary) -> Iterable[str]:
 
 def figures(run: LoadRun, summary: Summary) -> Iterable[str]:
     """Only of what was measured: a run of nothing has none."""
-    if summary.levels:
-        for name, colour, of in (("TTFT", "p", "ttft"), ("TPOT", "q", "tpot")):
-            if sum(getattr(each.latencies, of) is not None for each in summary.levels) > 1:
-                drawn = charts.levels(
-                    summary.levels, f"{name} by load", colour, lambda each, of=of: getattr(each.latencies, of)
-                )
-                yield figure(f"{name} by load", "p50 and p99 of each level.", drawn)
+    for own, name, colour, of in (
+        (summary.levels, "TTFT", PREFILL, first_token),
+        (summary.levels, "TPOT", DECODE, later_tokens),
+    ):
+        if sum(of(each) is not None for each in own) > 1:
+            drawn = charts.levels(own, f"{name} by load", colour, of)
+            yield figure(f"{name} by load", "p50 and p99 of each level.", drawn)
     firsts = charts.finished_values(run.replies, lambda each: ttft_s(each, summary.since))
     laters = charts.finished_values(run.replies, lambda each: each.tpot_s)
     if firsts:
@@ -140,3 +145,11 @@ def figures(run: LoadRun, summary: Summary) -> Iterable[str]:
     if firsts:
         yield figure("TTFT over the run", "Each request by when it was sent.", charts.over_time(run, summary))
         yield figure("In flight over the run", "Requests sent and not ended.", charts.load_over_time(run))
+
+
+def first_token(level: Summary) -> Distribution | None:
+    return level.latencies.ttft
+
+
+def later_tokens(level: Summary) -> Distribution | None:
+    return level.latencies.tpot

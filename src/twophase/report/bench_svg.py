@@ -7,6 +7,7 @@ from math import ceil, floor, log10
 from typing import Literal
 
 Point = tuple[float, float]
+Colour = Literal["p", "q", "f"]  # prefill, decode, faint
 WIDTH, HEIGHT = 420, 250
 LEFT, RIGHT, TOP, BOTTOM = 54, 14, 14, 42  # pixels around the plot
 MOST_TICKS = 6
@@ -49,7 +50,7 @@ class Marks:
 
     kind: Literal["line", "dash", "dots", "vertical"]
     points: Sequence[Point]
-    colour: Literal["p", "q", "f"]  # prefill, decode, faint
+    colour: Colour
     name: str = ""  # written at its last point
     below: bool = False  # the name: under the point, not over it
     thin: bool = False  # dots of which there are many

@@ -23,7 +23,9 @@ def vllm_block(run: LoadRun, summary: Summary) -> str:
         line("Request throughput (req/s):", own.requests_per_s),
     ]
     if summary.goodput:
-        lines.append(line("Request goodput (req/s):", summary.goodput.requests_per_s))
+        lines.append(
+            line("Request goodput (req/s):", summary.goodput.good / own.window_s if own.window_s else 0.0)
+        )
     lines += [
         line("Output token throughput (tok/s):", own.output_tokens_per_s),
         line("Total token throughput (tok/s):", own.total_tokens_per_s),
