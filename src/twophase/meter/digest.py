@@ -5,7 +5,7 @@ import zlib
 from array import array
 from collections import deque
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from time import perf_counter
 
 from twophase.meter.level import Progress
@@ -28,15 +28,10 @@ class Packed:
 
 
 def packed(done: Exchange) -> Packed:
-    ends = array("Q")
-    end = 0
-    for _, piece in done.reads:
-        end += len(piece)
-        ends.append(end)
-    whole = b"".join([piece for _, piece in done.reads])
-    at_s = array("d", [at for at, _ in done.reads])
+    times, pieces = zip(*done.reads, strict=True) if done.reads else ((), ())
     done.reads = []
-    return Packed(done, zlib.compress(whole, 1), at_s, ends)
+    ends = array("Q", accumulate(map(len, pieces)))
+    return Packed(done, zlib.compress(b"".join(pieces), 1), array("d", times), ends)
 
 
 def unpacked(pack: Packed) -> Exchange:

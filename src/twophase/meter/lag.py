@@ -10,7 +10,7 @@ from time import monotonic, process_time
 from twophase.meter.kernel_timer import KernelTimer
 from twophase.meter.records import Lag, Reply
 
-INTERVAL_S = 1e-3
+INTERVAL_S = 2e-3
 MOST_LAG = 0.05  # of the median TTFT: a later reading makes the figures the meter's, not the server's
 MOST_CPU = 0.9  # of a core
 

@@ -10,11 +10,11 @@ from twophase.meter.records import Reply
 class Measured:
     """Picklable: workers send it home."""
 
-    replies: list[Reply]
+    replies: list[Reply] = field(repr=False)  # Python 3.11's Runner spells its result out, twice
     began_s: float
     ended_s: float
     partial: str = ""  # why it ended before its plan
-    lags: "array[float]" = field(default_factory=lambda: array("d"))
+    lags: "array[float]" = field(default_factory=lambda: array("d"), repr=False)
     cpu_share: float = 0.0
     first_cohort: list[int] = field(default_factory=list)  # calls that filled the slots of a closed loop
     full_s: float | None = None  # when all slots had sent, or the arrivals' ramp was over

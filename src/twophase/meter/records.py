@@ -11,7 +11,9 @@ from twophase.records import Outcome
 
 Endpoint = Literal["chat", "completions"]
 Closing = Literal["complete", "eof", "reset", "timeout", "cancelled", "refused", "malformed"]
-EventKind = Literal["role", "content", "reasoning", "tool", "empty", "finish", "usage", "error", "done", "other"]
+EventKind = Literal[
+    "role", "content", "reasoning", "tool", "empty", "finish", "usage", "error", "done", "other"
+]
 TokenSource = Literal["token_ids", "logprobs", "continuous_usage", "usage_share", "events"]
 
 
@@ -130,7 +132,7 @@ class LoadRun:
     began_s: float
     ended_s: float
     partial: str  # why it ended before its plan; empty where it did not
-    replies: tuple[Reply, ...]
+    replies: tuple[Reply, ...] = field(repr=False)  # millions of events
     lag: Lag
     notes: tuple[str, ...] = ()  # parameters that the server refused, and what else a reader must know
     facts: tuple[tuple[str, str], ...] = ()  # found out about the server: its kind, versions, limits
