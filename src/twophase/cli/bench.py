@@ -1,27 +1,30 @@
 """twophase bench: load an OpenAI-compatible server, and say what its users would have seen."""
 
-import math
-import os
 import secrets
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from twophase.cli.bench_end import finish, keeping_place
+from twophase.cli.bench_options import (
+    counter_of,
+    fields_of,
+    first_concurrency,
+    from_user,
+    headers_of,
+    require_sound,
+)
 from twophase.cli.meter_room import meter_room
-from twophase.cli.options import JsonOption, positive, warn
-from twophase.errors import InputError
+from twophase.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from twophase.meter.plan import Plan
     from twophase.meter.records import LoadRun
 
-INTERRUPTED, BROKEN = 130, 1
-OWN_LENGTHS = ("prompt_tokens", "prefix_tokens", "prefixes")
+SECRET = ("api_key", "header")
 
 
 def bench(
@@ -146,59 +149,9 @@ def bench(
 
     Each run is kept as a folder, for `twophase report`. The exit status is 1 where it ended early.
     """
-    arguments = {name: value for name, value in context.params.items() if name not in ("api_key", "header")}
-    if json and plain:
-        raise InputError("give one of --json and --plain")
-    if sum(each is not None for each in (concurrency, rate, trace)) > 1:
-        raise InputError("give one of --concurrency, --rate and --trace")
-    for option, value in {
-        "--rate": rate,
-        "--duration": duration,
-        "--speedup": speedup,
-        "--timeout": timeout,
-    }.items():
-        if value is not None:
-            positive(option, value)
-    positive("--burstiness", burstiness)
-    counts = {"--concurrency": concurrency, "--requests": requests, "--turns": turns, "--prefixes": prefixes}
-    for option, number in (counts | {"--workers": workers, "--gpus": gpus}).items():
-        if number is not None and not 1 <= number <= 100_000_000:
-            raise InputError(f"{option} {number}: it must be a whole number, 1 or more")
-    for option, seconds in {"--ramp": ramp, "--grace": grace}.items():
-        if seconds is not None and not 0 <= seconds < math.inf:
-            raise InputError(f"{option} {seconds:g}: give seconds, 0 or more")
-    if (warmup or 0) < 0 or not 0 <= prefix_tokens <= 10_000_000:
-        raise InputError("--warmup and --prefix-tokens are whole numbers, 0 or more")
-    given = {name for name in context.params if from_user(context, name)}
-    excluded = (
-        (
-            "trace",
-            (
-                "sweep",
-                "dataset",
-                "turns",
-                "prompt_tokens",
-                "output_tokens",
-                "prefix_tokens",
-                "arrivals",
-                "ramp",
-            ),
-        ),
-        ("dataset", OWN_LENGTHS),
-    )
-    for one, others in excluded:
-        if one in given and (clash := [name for name in others if name in given]):
-            raise InputError(
-                f"--{one} and --{clash[0].replace('_', '-')} don't go together: give one of them"
-            )
-    if rate is None and given & {"arrivals", "burstiness"}:
-        raise InputError("--arrivals and --burstiness say how requests of a --rate come: give --rate, too")
-    if "burstiness" in given and arrivals != "gamma":
-        raise InputError("--burstiness shapes gamma arrivals: give --arrivals gamma, too")
-    if "prefixes" in given and not prefix_tokens:
-        raise InputError("--prefixes says how many prefixes there are: give their --prefix-tokens, too")
-    if speedup != 1.0 and trace is None:
-        raise InputError("--speedup is for replays: give --trace FILE, too")
+    values = dict(context.params)
+    given = {name for name in values if from_user(context, name)}
+    require_sound(values, given)
 
     with meter_room():
         from twophase.meter.arrivals import Arrivals
@@ -246,71 +199,8 @@ def bench(
     run = measured(plan, counter_of(tokenizer))
     if gpu is not None:
         run = replace(run, facts=(*run.facts, ("gpu", gpu)))
-    return finish(run, plan, arguments | {"seed": sown}, folder, gpus, definitions, json=json, plain=plain)
-
-
-def from_user(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def first_concurrency(concurrency: int | None, sweep: bool) -> int:
-    return (1 if sweep else 8) if concurrency is None else concurrency
-
-
-def headers_of(given: list[str], api_key: str | None) -> tuple[tuple[str, str], ...]:
-    found = [("Authorization", f"Bearer {api_key}")] if api_key else []
-    for each in given:
-        name, colon, value = each.partition(":")
-        if not colon or not name.strip():
-            raise InputError(f"--header {name}: give it as 'Name: value'")
-        found.append((name.strip(), value.strip()))
-    return tuple(found)
-
-
-def fields_of(body: str | None) -> tuple[tuple[str, str], ...]:
-    """Each with its value as JSON."""
-    from json import dumps, loads
-
-    if body is None:
-        return ()
-    try:
-        fields = loads(body)
-    except ValueError:
-        fields = None
-    if not isinstance(fields, dict):
-        raise InputError(f"--body {body}: give a JSON object, like '{{\"top_p\": 0.9}}'")
-    return tuple((name, dumps(value)) for name, value in fields.items())
-
-
-def counter_of(path: Path | None) -> Callable[[str], int] | None:
-    """A local tokenizer's count of a text."""
-    if path is None:
-        return None
-    from twophase.cli.engine import engine_room
-
-    with engine_room():
-        from twophase.engine.tokenizer import load_tokenizer
-    if not os.path.exists(path):
-        raise InputError(f"--tokenizer {path} does not exist: give a Hugging Face directory or a .gguf file")
-    tokenizer = load_tokenizer(path)
-    return lambda text: len(tokenizer.encode(text, add_bos=False))
-
-
-def keeping_place(out: Path | None) -> Path | None:
-    """Where the run goes if the user named a place, which must be free before anything is measured."""
-    from importlib.util import find_spec
-
-    if find_spec("polars") is None:
-        if out is not None:
-            raise InputError(
-                "--out needs polars: install the extra meter (pip install '.[meter]' in a clone)"
-            )
-        warn("this run is not kept: polars is not installed (the extra meter has it)")
-        return None
-    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"--out {out} is there already: give a folder that is new, or empty")
-    return out if out is not None else Path("twophase-runs")
+    kept = {name: value for name, value in values.items() if name not in SECRET} | {"seed": sown}
+    return finish(run, plan, kept, folder, gpus, definitions, json=json, plain=plain)
 
 
 def measured(plan: "Plan", count: Callable[[str], int] | None) -> "LoadRun":
@@ -320,56 +210,3 @@ def measured(plan: "Plan", count: Callable[[str], int] | None) -> "LoadRun":
 
     with load_line() as show:
         return run(lambda: bench(plan, show, count))
-
-
-def finish(
-    run: "LoadRun",
-    plan: "Plan",
-    arguments: dict[str, Any],
-    folder: Path | None,
-    gpus: int | None,
-    definitions: str | None,
-    *,
-    json: bool,
-    plain: bool,
-) -> int:
-    """Keep the run, show it, and say by the exit status whether it is whole."""
-    from twophase.meter.definitions import project
-    from twophase.meter.summary import summarise
-    from twophase.report import bench as render
-    from twophase.report import bench_json
-    from twophase.report.bench_html import page
-
-    summary = summarise(run, plan.slo, gpus=gpus)
-    projected = project(run.replies, definitions, run.target.endpoint) if definitions else ()
-    tool = definitions or ""
-    if folder is not None:
-        folder = folder / name_of(run) if arguments["out"] is None else folder
-        keep(folder, run, arguments, lambda run: page(run, summary))
-    if json:
-        print(bench_json.to_json(run, summary, projected, tool))
-    elif plain or not sys.stdout.isatty():
-        print(render.plain(run, summary, projected, tool))
-    else:
-        render.render(run, summary, None, projected, tool)
-    if folder is not None and not json:
-        print(f"\nThe run: {folder}")
-    if run.partial == "interrupted":
-        return INTERRUPTED
-    return BROKEN if run.partial else 0
-
-
-def name_of(run: "LoadRun") -> str:
-    """Of a run's folder: when, and of which model."""
-    model = "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in run.target.model)
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}-{model.strip('-.')[-40:]}"
-
-
-def keep(folder: Path, run: "LoadRun", arguments: dict[str, Any], page: "Callable[[LoadRun], str]") -> None:
-    from twophase.meter.run_folder import save
-
-    plain_arguments = {
-        name: value if isinstance(value, int | float | str | bool | None) else str(value)
-        for name, value in arguments.items()
-    }
-    save(folder, run, plain_arguments, page)
