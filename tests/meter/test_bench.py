@@ -93,6 +93,20 @@ def test_a_sweep_has_a_level_for_each_load() -> None:
     assert len(set(prompts)) == len(prompts)
 
 
+def test_words_that_cost_more_in_long_prompts_are_known_after_the_warm_up() -> None:
+    with timed_server(ttft_s=0, itl_s=0) as timed:
+        timed.words_cost = lambda words: 2 * words if words < 400 else round(2.5 * words)
+        done = measured(plan_of(timed, concurrency=4, prompt=Lengths("fixed", 2011)))
+    assert {reply.prompt_tokens for reply in done.replies} == {2011}
+
+
+def test_every_level_of_a_sweep_has_as_much_in_flight_as_it_says() -> None:
+    with timed_server(ttft_s=0.02, itl_s=0) as timed:
+        measured(plan_of(timed, concurrency=6, sweep=True, requests=8, spread_s=0.0))
+    lives = [asked.live for asked in timed.measured]
+    assert {6, 12, 24} <= set(lives)
+
+
 def test_a_sweep_to_an_slo_stays_below_what_misses_it() -> None:
     with timed_server(ttft_s=0.04, itl_s=0, serial=True) as timed:
         plan = plan_of(timed, concurrency=1, sweep=True, requests=8, slo=slo_of("ttft=150ms"), spread_s=0.0)

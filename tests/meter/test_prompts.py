@@ -2,7 +2,7 @@ from random import Random
 
 import pytest
 
-from twophase.meter.calibration import Calibration, calibrate, notes_of
+from twophase.meter.calibration import Calibration, calibrate, notes_of, refined
 from twophase.meter.lengths import Lengths
 from twophase.meter.prompts import Listed, Synthetic, Talk, Turn
 from twophase.meter.words import WORDS, random_words, unique_text
@@ -81,6 +81,14 @@ def test_two_probes_give_the_line_through_them() -> None:
     assert known == Calibration(1.5, 11.0, "usage")
     assert known.words(311) == 200
     assert known.tokens(200) == 311
+
+
+def test_more_prompts_refine_what_a_word_costs() -> None:
+    known = Calibration(1.5, 11.0, "usage")
+    assert refined(known, 1000, 1622, 2) == Calibration(1.6, 11.0, "usage")
+    assert refined(known, 1000, 9000, 2) == known  # something else was counted
+    assert refined(known, 0, 0, 0) == known
+    assert refined(Calibration(), 1000, 1600, 0) == Calibration()
 
 
 @pytest.mark.parametrize("tokens", [(None, 300), (30, None), (0, 0), (30, 30), (5, 100_000)])

@@ -48,6 +48,7 @@ class Timed:
     pages: dict[str, str] = field(default_factory=dict)  # other paths, 200
     server: str = ""
     usage: bool = True
+    words_cost: Callable[[int], int] = lambda words: 2 * words  # in tokens
     stop_after: int | None = None  # tokens, then finish_reason stop
     serial: bool = False  # one request after the other
     asked: list[Asked] = field(default_factory=list)
@@ -135,7 +136,7 @@ class Connection(asyncio.Protocol):
             why = "stop" if timed.stop_after else "length"
             self.chunk(event({"choices": [{"index": 0, "finish_reason": why, **piece}]}))
             if timed.usage and body.get("stream_options"):
-                prompt = TEMPLATE_TOKENS + 2 * len(asked.prompt.split())
+                prompt = TEMPLATE_TOKENS + timed.words_cost(len(asked.prompt.split()))
                 usage = {"prompt_tokens": prompt, "completion_tokens": tokens}
                 self.chunk(event({"choices": [], "usage": usage}))
             self.chunk(b"data: [DONE]\n\n")

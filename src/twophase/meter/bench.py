@@ -2,10 +2,12 @@
 
 from array import array
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
 
 from twophase.errors import InputError
+from twophase.meter.calibration import refined
 from twophase.meter.capabilities import Server, find_server, shown
 from twophase.meter.exchange import Pool
 from twophase.meter.goodput import meets
@@ -15,6 +17,7 @@ from twophase.meter.level import Level, Progress
 from twophase.meter.load import run_level
 from twophase.meter.measured import Measured
 from twophase.meter.plan import Plan, level_of, require_room, warm_up_of
+from twophase.meter.prompts import texts_of
 from twophase.meter.ray_workers import connected, run_ray
 from twophase.meter.records import LoadRun, Reply
 from twophase.meter.steady import rates, window_of
@@ -34,9 +37,10 @@ async def bench(plan: Plan, show: Show | None = None, count: Callable[[str], int
         require_room(plan, server)
         began_s = monotonic()
         warmed = await warm_up(pool, plan, server, show)
-        levels = (
-            [] if warmed is not None and warmed.partial else await measure(pool, plan, server, warmed, show)
-        )
+        levels: list[tuple[Level, Measured]] = []
+        if warmed is None or not warmed.partial:
+            server = server if warmed is None else better_known(plan, server, warmed)
+            levels = await measure(pool, plan, server, warmed, show)
     finally:
         await pool.close()
     last = levels[-1][1] if levels else warmed
@@ -53,6 +57,18 @@ async def warm_up(pool: Pool, plan: Plan, server: Server, show: Show | None) -> 
         url = shown(server.target.url)
         raise InputError(f"{url} fails on every warm-up request: {failed[0].outcome}, {failed[0].reason}")
     return done
+
+
+def better_known(plan: Plan, server: Server, warmed: Measured) -> Server:
+    """With what a word costs in the prompts of the warm-up, which are many times as long as the probes."""
+    level = warm_up_of(plan, server)
+    finished = [reply for reply in warmed.replies if reply.outcome == "finished"]
+    if level is None:
+        return server
+    talks = [level.recipe(reply.number) for reply in finished]
+    words = sum(len(text.split()) for talk in talks for text in texts_of(talk))
+    tokens = sum(reply.prompt_tokens for reply in finished)
+    return replace(server, calibration=refined(server.calibration, words, tokens, len(finished)))
 
 
 async def measure(

@@ -1,6 +1,6 @@
 """From words to the server's tokens, by what two probes of it cost: no tokenizer is ever downloaded."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,14 @@ def calibrate(words: tuple[int, int], tokens: tuple[int | None, int | None]) -> 
     if not 0.2 <= slope <= 20:  # a server that counts requests, or something else than tokens
         return Calibration()
     return Calibration(slope, max(offset, 0.0), "usage")
+
+
+def refined(known: Calibration, words: int, tokens: int, prompts: int) -> Calibration:
+    """By more prompts than two: their words and the server's count of their tokens, summed."""
+    slope = (tokens - prompts * known.template_tokens) / words if words else 0.0
+    if known.source != "usage" or not 0.5 <= slope / known.tokens_per_word <= 2:
+        return known
+    return replace(known, tokens_per_word=slope)
 
 
 def notes_of(calibration: Calibration) -> list[str]:

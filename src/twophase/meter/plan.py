@@ -14,6 +14,7 @@ from twophase.meter.traces import Recorded, Replayed
 
 ROUNDS = 10  # requests for each slot of a closed loop, where nothing else says how many
 LEAST_REQUESTS = 20
+LEAST_ROUNDS = 3  # of a sweep's level, whatever the user says
 OPEN_REQUESTS = 100
 MOST_WARMUPS = 8
 
@@ -93,6 +94,7 @@ def level_of(plan: Plan, server: Server, load: float, first: int, request_s: flo
             common, point=f"rate {load:g}/s", due=arrivals, sessions=sessions, duration_s=plan.duration_s
         )
     slots = round(load)
+    least = LEAST_ROUNDS * slots if plan.sweep else 1
     spread = request_s if plan.spread_s is None else plan.spread_s
     if plan.duration_s is not None and plan.spread_s is None:
         spread = min(spread, plan.duration_s / 10)
@@ -100,16 +102,16 @@ def level_of(plan: Plan, server: Server, load: float, first: int, request_s: flo
         common,
         point=f"concurrency {slots}",
         concurrency=slots,
-        sessions=sessions_of(plan, max(slots * ROUNDS, LEAST_REQUESTS)),
+        sessions=sessions_of(plan, max(slots * ROUNDS, LEAST_REQUESTS), least),
         duration_s=plan.duration_s,
         spread_s=spread,
     )
 
 
-def sessions_of(plan: Plan, usual: int) -> int | None:
-    """None where the duration alone decides."""
+def sessions_of(plan: Plan, usual: int, least: int = 1) -> int | None:
+    """None where the duration alone decides. A sweep's level with too few would not reach its height."""
     if plan.requests is not None:
-        return -(-plan.requests // plan.turns)
+        return -(-max(plan.requests, least) // plan.turns)
     return None if plan.duration_s is not None else -(-usual // plan.turns)
 
 

@@ -30,6 +30,11 @@ class Talk:
     before: tuple[Message, ...] = ()
 
 
+def texts_of(talk: Talk) -> list[str]:
+    """What its first call sends."""
+    return [*(text for _, text in talk.before), talk.turns[0].text]
+
+
 Recipe = Callable[[int], Talk]  # of a call's number, or of a session's where talks have several turns
 
 
