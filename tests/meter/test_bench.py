@@ -229,11 +229,13 @@ def test_text_tells_of_the_run_and_where_it_is(
         (("--timeout", "0"), "--timeout"),
         (("--warmup", "-1"), "--warmup"),
         (("--out", "."), "--out"),
+        (("--ray", "auto"), "extra ray"),
     ],
 )
 def test_bad_input_is_one_line(
     options: tuple[str, ...], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
     status, out, err = called(monkeypatch, capsys, "http://127.0.0.1:9", *options)
     assert (status, out) == (2, "")
     assert says in err

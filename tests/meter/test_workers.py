@@ -19,9 +19,10 @@ from twophase.meter.exchange import run
 from twophase.meter.lengths import Lengths
 from twophase.meter.level import Level, Limits
 from twophase.meter.measured import Measured
+from twophase.meter.plan import workers_for
 from twophase.meter.prompts import Synthetic
 from twophase.meter.records import Target
-from twophase.meter.workers import merged, run_workers, workers_for
+from twophase.meter.workers import merged, run_workers
 
 RECIPE = Synthetic("s", Calibration(), Lengths("fixed", 20), Lengths("fixed", 10))
 CLOSED = Level(RECIPE, Dialect("fake"), "p", sessions=10, concurrency=4)

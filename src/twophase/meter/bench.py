@@ -16,13 +16,11 @@ from twophase.meter.latency import Since
 from twophase.meter.level import Level, Progress
 from twophase.meter.load import run_level
 from twophase.meter.measured import Measured
-from twophase.meter.plan import Plan, level_of, require_room, warm_up_of
+from twophase.meter.plan import Plan, level_of, require_room, warm_up_of, workers_for
 from twophase.meter.prompts import texts_of
-from twophase.meter.ray_workers import connected, run_ray
 from twophase.meter.records import LoadRun, Reply
 from twophase.meter.steady import rates, window_of
 from twophase.meter.sweep import Step, next_load
-from twophase.meter.workers import run_workers, workers_for
 
 Show = Callable[[str, Progress], None]  # what is running, and how far it has come
 MOST_SPREAD_S = 10.0
@@ -30,6 +28,10 @@ MOST_SPREAD_S = 10.0
 
 async def bench(plan: Plan, show: Show | None = None, count: Callable[[str], int] | None = None) -> LoadRun:
     """Everything measured, as far as it came. InputError where there is nothing to measure."""
+    if plan.ray:
+        from twophase.meter.ray_workers import connected
+
+        connected(plan.ray)  # or not, before anything is measured
     pool = Pool()
     try:
         began_at = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -78,7 +80,6 @@ async def measure(
     load = plan.arrivals.rate if plan.arrivals else float(plan.concurrency or 1)
     times = [e2e for reply in warmed.replies if (e2e := e2e_of(reply)) is not None] if warmed else []
     request_s = min(sum(times) / len(times), MOST_SPREAD_S) if times else 0.0
-    ray = connected(plan.ray) if plan.ray else None
     done: list[tuple[Level, Measured]] = []
     steps: list[Step] = []
     following: float | None = load
@@ -89,16 +90,26 @@ async def measure(
         level = level_of(plan, server, following, first, request_s)
         rate = following if plan.arrivals else 0.0
         workers = workers_for(plan.workers, level.concurrency or 0, rate)
-        if ray is not None:
-            measured = await run_ray(ray, server.target, level, plan.limits, workers)
-        elif workers > 1:
-            measured = await run_workers(server.target, level, plan.limits, workers, shower(show, level))
-        else:
-            measured = await run_level(pool, server.target, level, plan.limits, show=shower(show, level))
+        measured = await run_by(pool, plan, server, level, workers, show)
         done.append((level, measured))
         steps.append(step_of(plan, level, measured, following))
         following = next_load(steps, load, plan.arrivals is None) if plan.sweep else None
     return done
+
+
+async def run_by(
+    pool: Pool, plan: Plan, server: Server, level: Level, workers: int, show: Show | None
+) -> Measured:
+    """One level in this process, in several of this machine, or on a cluster's."""
+    if plan.ray:
+        from twophase.meter.ray_workers import connected, run_ray
+
+        return await run_ray(connected(plan.ray), server.target, level, plan.limits, workers)
+    if workers > 1:
+        from twophase.meter.workers import run_workers
+
+        return await run_workers(server.target, level, plan.limits, workers, shower(show, level))
+    return await run_level(pool, server.target, level, plan.limits, show=shower(show, level))
 
 
 def step_of(plan: Plan, level: Level, measured: Measured, load: float) -> Step:

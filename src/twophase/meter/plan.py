@@ -1,5 +1,6 @@
 """What a run is to do, as the user asked for it, and the workload that follows from it."""
 
+import os
 from dataclasses import dataclass, field, replace
 
 from twophase.errors import InputError
@@ -17,6 +18,8 @@ LEAST_REQUESTS = 20
 LEAST_ROUNDS = 3  # of a sweep's level, whatever the user says
 OPEN_REQUESTS = 100
 MOST_WARMUPS = 8
+STREAMS_A_WORKER = 512  # beyond them, or that rate, one core is not enough
+REQUESTS_PER_S_A_WORKER = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +124,11 @@ def require_room(plan: Plan, server: Server) -> None:
             f"prompt and output of {plan.longest:,} tokens are more than the {server.longest:,} that "
             "the server takes: give smaller --prompt-tokens or --output-tokens"
         )
+
+
+def workers_for(wanted: int | None, concurrency: float, rate: float) -> int:
+    """As many as asked for; else as many as the load needs and the machine has cores to spare for."""
+    if wanted is not None:
+        return wanted
+    needed = max(concurrency / STREAMS_A_WORKER, rate / REQUESTS_PER_S_A_WORKER)
+    return max(min(-int(-needed // 1), (os.cpu_count() or 2) - 1), 1)

@@ -2,7 +2,6 @@
 
 import asyncio
 import multiprocessing
-import os
 import signal
 from array import array
 from collections.abc import Callable, Sequence
@@ -20,19 +19,9 @@ from twophase.meter.measured import Measured
 from twophase.meter.quiet import interrupts
 from twophase.meter.records import Target
 
-STREAMS_A_WORKER = 512  # beyond them, or that rate, one core is not enough
-REQUESTS_PER_S_A_WORKER = 300.0
 START_S = 0.05  # from all being ready to the common start
 PATIENCE_S = 120.0  # for all to be ready
 SHOWN = ("sent", "done", "failed", "in_flight", "ttft_s", "tpot_s")
-
-
-def workers_for(wanted: int | None, concurrency: float, rate: float) -> int:
-    """As many as asked for; else as many as the load needs and the machine has cores to spare for."""
-    if wanted is not None:
-        return wanted
-    needed = max(concurrency / STREAMS_A_WORKER, rate / REQUESTS_PER_S_A_WORKER)
-    return max(min(-int(-needed // 1), (os.cpu_count() or 2) - 1), 1)
 
 
 @dataclass(frozen=True, slots=True)
