@@ -2,13 +2,17 @@
 
 import hashlib
 import os
+import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
+
+UNUSED_S = 30 * 86400.0
 
 
 def cache_folder(room: Path) -> Path:
@@ -24,8 +28,16 @@ def cache_folder(room: Path) -> Path:
 
 
 def make_writable(folder: Path) -> None:
-    """OSError where nothing can be kept there."""
+    """Marks it as in use, and removes those of other versions that long were not. OSError where nothing can
+    be kept there."""
+    if not folder.exists():
+        room, _, _ = folder.name.rpartition("-")
+        for other in folder.parent.glob(f"{room}-*"):
+            with suppress(FileNotFoundError):  # another process removes it, too
+                if time.time() - other.stat().st_mtime > UNUSED_S:
+                    shutil.rmtree(other, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
+    os.utime(folder)
     with tempfile.TemporaryFile(dir=folder):
         pass
 
@@ -35,12 +47,12 @@ def kept_in(folder: Path) -> Iterator[None]:
     """Functions that are made within, with `cache=True`, are kept in this folder."""
     import numba.core.config
 
-    config = vars(numba.core.config)
-    elsewhere, config["CACHE_DIR"] = config["CACHE_DIR"], str(folder)
+    config: Any = numba.core.config
+    elsewhere, config.CACHE_DIR = config.CACHE_DIR, str(folder)
     try:
         yield
     finally:
-        config["CACHE_DIR"] = elsewhere
+        config.CACHE_DIR = elsewhere
 
 
 @contextmanager

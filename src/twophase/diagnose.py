@@ -28,6 +28,7 @@ from twophase.engine.measure import (
     time_prefills,
 )
 from twophase.engine.open import OpenModel, require_window
+from twophase.engine.sampling import GREEDY
 from twophase.hardware.probe import cpu_name
 from twophase.kernels.tile import instructions
 from twophase.model.cache import kv_bytes_per_token
@@ -58,7 +59,7 @@ def diagnose(
     sizes = plan(bench, budget_s, spec.context_length, prompt_tokens + output_tokens // 2)
     positions, sequences = positions_needed(sizes, prompt_tokens + output_tokens)
     bench.executor = model.executor(positions=positions, sequences=sequences, threads=threads, kv=kv)
-    bench.executor.warm_up()
+    bench.executor.warm_up(GREEDY)
     measuring = time.perf_counter()
 
     prefills, decodes = [], []

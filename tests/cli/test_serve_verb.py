@@ -130,6 +130,7 @@ def test_a_faster_clock() -> None:
         (["--load", "random"], "--load: only with --clock real"),
         (["--speculate", "ngram:2"], "--speculate: only with --clock real"),
         (["--kv-memory", "much"], "--kv-memory much"),
+        (["--kv-memory", "1GiB", "--kv-blocks", "9"], "--kv-blocks and --kv-memory"),
         (["--policy", "decode-fist"], "did you mean decode-first"),
         (["--metrics-prefix", "a b"], "--metrics-prefix a b"),
         (["--api-key", ""], "--api-key"),

@@ -106,24 +106,30 @@ def test_bf16(checkpoint: tuple) -> None:
     """As near to float32 on the same weights as transformers' own bf16 is; the same bits in any company."""
     model, folder = checkpoint
     exact = {name: value.clone() for name, value in model.state_dict().items()}
-    ids, other = prompt_of(60, 2), prompt_of(45, 3)
-    engine = Engine(folder, "bf16", 2)
-    ours = engine.in_pieces(ids, [60])
+    engine, ids, other = Engine(folder, "bf16", 2), prompt_of(60, 2), prompt_of(45, 3)
+    mixture = any(isinstance(weights.feed_forward, MoEWeights) for weights in engine.network.layers)
+    # Where two experts are all but equal, rounding may choose the other, theirs as often as ours, and all
+    # rows behind it err more: so a mixture's rows are those of short prompts.
+    prompts = [prompt_of(4, seed) for seed in range(30)] if mixture else [ids]
+    ours = [engine.in_pieces(prompt, [len(prompt)]) for prompt in prompts]
     try:
-        theirs = true_logits(model.bfloat16(), ids)
-        truth = true_logits(model.float(), ids)
+        model.bfloat16()
+        theirs = [true_logits(model, prompt) for prompt in prompts]
+        model.float()
+        truth = np.concatenate([true_logits(model, prompt) for prompt in prompts])
     finally:
         model.float().load_state_dict(exact)
 
-    def error(logits: np.ndarray) -> float:
-        """Of the middle row: where two experts are all but equal, rounding may choose the other."""
-        return float(np.median(np.sqrt(np.mean((logits - truth) ** 2, axis=1))))
+    def error(logits: list[np.ndarray]) -> float:
+        """Of the middle row."""
+        return float(np.median(np.sqrt(np.mean((np.concatenate(logits) - truth) ** 2, axis=1))))
 
-    assert error(ours) < 1.5 * error(theirs)
+    assert error(ours) < 1.2 * error(theirs)
+    alone = engine.in_pieces(ids, [60])
     known = {0: ids, 1: other}
     engine.logits(known, engine.span(1, 30, 0, 0), engine.span(0, 17, 0, 0))
     mixed = engine.logits(known, engine.span(0, 43, 17, 43), engine.span(1, 15, 30, 2), threads=1)
-    np.testing.assert_array_equal(mixed[:43], ours[17:])
+    np.testing.assert_array_equal(mixed[:43], alone[17:])
 
 
 @pytest.mark.parametrize("weights", ["int8", "int4"])
@@ -141,8 +147,8 @@ def test_quantised_weights(kind: str, weights: Format, tmp_path: Path) -> None:
             if parameter.dim() > 1 and not looked_up and not name.endswith("gate.weight"):
                 format = "int8" if "lm_head" in name or "embed_tokens" in name else weights
                 parameter.copy_(torch.from_numpy(rounded(parameter.numpy(), format)))
-    # Rows that meet integers are rounded to 16 bits, by groups of columns.
-    np.testing.assert_allclose(ours, true_logits(model, ids), atol=2e-3)
+    # Rows that meet integers are rounded to 16 bits, which moves logits by up to 5e-4 here.
+    np.testing.assert_allclose(ours, true_logits(model, ids), atol=1e-3)
 
 
 def rounded(matrix: np.ndarray, format: str) -> np.ndarray:

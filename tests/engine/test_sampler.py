@@ -13,8 +13,8 @@ from transformers.generation.logits_process import (
 )
 
 from twophase.engine.sampler import (
-    Asked,
     LogitsError,
+    SampledRows,
     SamplerState,
     all_logprobs,
     keep_tokens,
@@ -33,7 +33,7 @@ def random_logits(rows: int, seed: int, scale: float = 2.0, vocabulary: int = VO
 
 def choose(logits, rows: list[tuple[SamplerState, int]]) -> list[int]:
     """One token for each (state, position)."""
-    return [kept[0] for kept in keep_tokens(logits, [Asked(*row) for row in rows])]
+    return [kept[0] for kept in keep_tokens(logits, [SampledRows(*row) for row in rows])]
 
 
 def changed(logits, sampling: Sampling, prompt: list[int], output: list[int]):
@@ -115,7 +115,7 @@ def test_verification_keeps_what_would_be_chosen_step_by_step(
         drafts[right] = (drafts[right] + 1) % 10
     expected = chosen[: right + 1]
     before = logits.copy()
-    asked = Asked(SamplerState(sampling, prompt), len(prompt), drafts)
+    asked = SampledRows(SamplerState(sampling, prompt), len(prompt), drafts)
     assert keep_tokens(logits, [asked]) == [expected]
     np.testing.assert_array_equal(logits, before)
 
@@ -127,10 +127,10 @@ def test_a_row_is_chosen_alike_in_any_batch() -> None:
     logits = logits[:, :VOCABULARY]
     sampled = Sampling(temperature=1.0, top_p=0.9, repetition_penalty=1.2)
     asked = [
-        Asked(SamplerState(sampled, [1, 2]), 2),
-        Asked(SamplerState(Sampling(), [4]), 7, [5, 6]),
-        Asked(SamplerState(replace(sampled, seed=3), [1]), 40, [int(logits[4].argmax())]),
-        Asked(SamplerState(Sampling(temperature=0.4, min_p=0.1, frequency_penalty=1.0)), 3, [8, 9]),
+        SampledRows(SamplerState(sampled, [1, 2]), 2),
+        SampledRows(SamplerState(Sampling(), [4]), 7, [5, 6]),
+        SampledRows(SamplerState(replace(sampled, seed=3), [1]), 40, [int(logits[4].argmax())]),
+        SampledRows(SamplerState(Sampling(temperature=0.4, min_p=0.1, frequency_penalty=1.0)), 3, [8, 9]),
     ]
     together, at = keep_tokens(logits, asked, threads=2), 0
     for each, kept in zip(asked, together, strict=True):
@@ -206,6 +206,14 @@ def test_broken_logits_are_an_error_and_change_nothing(broken: float) -> None:
         choose(np.full((1, 50), -np.inf, np.float32), states[:1])
 
 
+def test_greedy_takes_the_lowest_of_the_largest() -> None:
+    logits = np.random.default_rng(5).integers(-3, 3, (40, 1000)).astype(np.float32)
+    greedy = [(SamplerState(Sampling()), 0)] * 40
+    assert choose(logits, greedy) == logits.argmax(axis=1).tolist()
+    logits[:] = -7
+    assert choose(logits, greedy) == [0] * 40
+
+
 def test_nearly_no_temperature_is_greedy() -> None:
     logits = random_logits(4, 8)
     for sampling in (
@@ -226,6 +234,7 @@ def test_nearly_no_temperature_is_greedy() -> None:
         ({"top_p": 1.5}, "top_p is 1.5"),
         ({"min_p": 1.01}, "min_p is 1.01"),
         ({"repetition_penalty": 0.0}, "repetition_penalty is 0.0"),
+        ({"repetition_penalty": 1e-38}, "it must be from 0.01 to 100"),  # logits over it would be infinite
         ({"presence_penalty": float("inf")}, "presence_penalty is inf"),
         ({"frequency_penalty": float("nan")}, "frequency_penalty is nan"),
         ({"min_tokens": -1}, "min_tokens is -1"),

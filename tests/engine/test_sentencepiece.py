@@ -1,11 +1,15 @@
 """Against the tokenizers library with the table of merges that transformers rebuilds from the vocabulary."""
 
+import threading
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, normalizers
 from transformers.tokenization_utils_base import generate_merges
 
+from twophase.engine import sentencepiece
 from twophase.engine.sentencepiece import SentencePieceCodec
 
 LETTERS = "ab▁é"
@@ -73,3 +77,28 @@ def test_the_longest_added_token_counts_and_the_leftmost() -> None:
     assert spelled("<ab>b") == ["<ab>", "b"]
     assert spelled("<<ab<a") == ["<", "<ab", "<a"]
     assert spelled("ab>b>") == ["a", "b>b", ">"]
+
+
+def test_threads_may_encode_at_once_while_the_cache_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sentencepiece, "CACHED_WORDS", 2)
+    ours, library = pair(["ab", "▁a"], [1.0, 2.0], True)
+    texts = [" ".join("ab"[i % 2] * (1 + (i + j) % 7) for i in range(40)) for j in range(4)]
+    expected = [library.encode(text).ids for text in texts]
+    found: list[bool] = []
+
+    def encode(text: str, ids: list[int]) -> None:
+        found.append(all(ours.encode(text) == ids for _ in range(200)))
+
+    threads = [threading.Thread(target=encode, args=each) for each in zip(texts, expected, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [True] * 4
+
+
+def test_no_endless_word_is_kept() -> None:
+    ours, _ = pair([], [], True)
+    before = len(ours._words)
+    assert len(ours.encode("a" * 10_000)) == 10_000
+    assert len(ours._words) == before

@@ -20,7 +20,7 @@ from twophase.scheduler.clock import VirtualClock
 from twophase.scheduler.drive import drive
 from twophase.scheduler.log import Log
 from twophase.scheduler.policy import POLICIES
-from twophase.scheduler.request import Limits, Outcome, Request
+from twophase.scheduler.request import Limits, PassOutcome, Request
 from twophase.scheduler.scheduler import Scheduler
 
 POSITIONS, OUTPUT = 160, 24
@@ -31,7 +31,7 @@ Alone = tuple[OpenModel, dict[int, Answer]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Wanted:
     prompt: list[int]
     sampling: Sampling
     arrival: float
@@ -44,11 +44,11 @@ class Steady:
 
     executor: Executor
 
-    def run(self, pass_: Pass) -> Outcome:
+    def run(self, pass_: Pass) -> PassOutcome:
         return replace(self.executor.run(pass_), seconds=1.0)
 
 
-def asked() -> list[Asked]:
+def asked() -> list[Wanted]:
     """Prompts that share beginnings, repeat themselves, and are greedy or drawn."""
     rng = np.random.default_rng(5)
     shared = rng.integers(0, VOCABULARY, 70).tolist()
@@ -65,13 +65,13 @@ def asked() -> list[Asked]:
             # a few words again and again, so that a lookup finds some
             logit_bias=dict.fromkeys((11, 12, 13), 9.0) if i in (5, 8) else {},
         )
-        requests.append(Asked(prompt, sampling, float(i // 3 * 2), i % 3))
+        requests.append(Wanted(prompt, sampling, float(i // 3 * 2), i % 3))
     return requests
 
 
 def served(
     model: OpenModel,
-    requests: Mapping[int, Asked],
+    requests: Mapping[int, Wanted],
     limits: Limits,
     policy: str = "decode-first",
     drafter: Drafter | None = None,
@@ -118,7 +118,7 @@ def opened(kind: str, seed: int, folder: Path, compute: Compute) -> OpenModel:
     return load_model(find_model(str(folder), "real", compute))
 
 
-def everybody() -> dict[int, Asked]:
+def everybody() -> dict[int, Wanted]:
     return dict(enumerate(asked()))
 
 
@@ -147,7 +147,7 @@ def test_a_second_turn_finds_the_first(alone: Alone) -> None:
     model, answers = alone
     first = asked()[1]
     turn = [*first.prompt, *answers[1][0], 7, 8, 9]
-    later = Asked(turn, Sampling(logprobs=2), 100.0, 0)
+    later = Wanted(turn, Sampling(logprobs=2), 100.0, 0)
     (fresh,) = served(model, {1: later}, replace(ROOMY, prefix_cache=False))[0].values()
     found, records = served(model, {0: first, 1: later}, ROOMY)
     assert found[1] == fresh

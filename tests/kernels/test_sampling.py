@@ -17,7 +17,7 @@ from twophase.kernels.sampling import (
     DRAW,
     block_maxima,
     block_sums,
-    choose_tokens,
+    draw_tokens,
     likeliest,
     value_at,
 )
@@ -39,7 +39,7 @@ def drawn(logits, draws, threads=1):
     block_sums(flat, vocabulary, vocabulary, maxima, best, draws["inverse_temperature"], sums, threads)
     chosen = np.zeros(rows, np.int64)
     counter = np.zeros(1, np.int64)
-    choose_tokens(flat, vocabulary, vocabulary, maxima, sums, best, draws, chosen, counter, threads)
+    draw_tokens(flat, vocabulary, vocabulary, maxima, sums, best, draws, chosen, counter, threads)
     return chosen
 
 
@@ -110,13 +110,6 @@ def test_frequencies_are_the_probabilities() -> None:
     chi_square = ((counts[kept] - 20_000 * expected[kept]) ** 2 / (20_000 * expected[kept])).sum()
     freedom = kept.sum() - 1
     assert chi_square < freedom + 4 * np.sqrt(2 * freedom)
-
-
-def test_the_likeliest_is_the_lowest_of_the_largest() -> None:
-    logits = np.random.default_rng(5).integers(-3, 3, (40, 1000)).astype(np.float32)
-    np.testing.assert_array_equal(drawn(logits, np.zeros(40, DRAW)), logits.argmax(axis=1))
-    logits[:] = -7
-    np.testing.assert_array_equal(drawn(logits, np.zeros(40, DRAW)), 0)
 
 
 def test_what_is_forbidden_is_never_drawn() -> None:

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 
 from twophase.cost.pass_ import Pass, Span
-from twophase.scheduler.request import Outcome
+from twophase.scheduler.request import PassOutcome
 
 
 def content_keys(tokens: Sequence[int], block_size: int) -> list[int]:
@@ -48,7 +48,7 @@ class StubExecutor:
         self.begun.add(sequence)
         return content_keys(self.contents[sequence], self.block_size)
 
-    def run(self, pass_: Pass) -> Outcome:
+    def run(self, pass_: Pass) -> PassOutcome:
         self.passes.append(pass_)
         rows = {span.sequence: self._rows(span) for span in pass_.spans}
         for span in pass_.spans:
@@ -70,7 +70,7 @@ class StubExecutor:
                     before // self.block_size :
                 ]
         self.during()
-        return Outcome(tokens, stopped, 1.0, drafts, keys)
+        return PassOutcome(tokens, stopped, 1.0, drafts, keys)
 
     def _rows(self, span: Span) -> list[int]:
         """Its tokens, and the drafts that are verified behind them."""

@@ -36,6 +36,7 @@ def decisions(policy: str, seed: int) -> tuple[list[object], tuple[int, int, int
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 def test_compiled_decides_alike(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "FEW_SEQUENCES", 0)
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     assert not compiling.can_compile()
     plain = [decisions(policy, seed) for seed in range(4)]

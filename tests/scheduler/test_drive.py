@@ -14,7 +14,7 @@ from twophase.scheduler.drive import PassFailed, drive, step, take_in
 from twophase.scheduler.log import Log
 from twophase.scheduler.moves import decodes
 from twophase.scheduler.policy import POLICIES
-from twophase.scheduler.request import Limits, Outcome, Request
+from twophase.scheduler.request import Limits, PassOutcome, Request
 from twophase.scheduler.scheduler import Scheduler
 
 
@@ -216,8 +216,8 @@ def test_a_pass_that_raises(error: BaseException, outcome: str, reason: str) -> 
 
 def test_stopping_without_a_token_is_empty() -> None:
     class Mute:
-        def run(self, pass_: Pass) -> Outcome:
-            return Outcome({}, stopped={1})
+        def run(self, pass_: Pass) -> PassOutcome:
+            return PassOutcome({}, stopped={1})
 
     log = Log(price)
     list(
@@ -279,8 +279,8 @@ def test_others_go_on_after_a_pass_that_failed() -> None:
 
 def test_an_answer_that_cannot_be_fails_its_pass() -> None:
     class Eager:
-        def run(self, pass_: Pass) -> Outcome:
-            return Outcome({1: [1, 2]})
+        def run(self, pass_: Pass) -> PassOutcome:
+            return PassOutcome({1: [1, 2]})
 
     log, scheduler = Log(price), Scheduler(Limits(blocks=8, context_length=64))
     take_in(0.0, Request(1, 10, 9), scheduler, log)

@@ -7,7 +7,7 @@ from twophase.cost.pass_ import Pass
 from twophase.errors import InputError
 from twophase.scheduler.check import check
 from twophase.scheduler.moves import admit, grant
-from twophase.scheduler.request import Limits, Outcome, Request
+from twophase.scheduler.request import Limits, PassOutcome, Request
 from twophase.scheduler.scheduler import Scheduler
 from twophase.scheduler.state import HEAP, KNOWN, LEFT, N_RUNNING, N_WAITING, State
 
@@ -15,7 +15,7 @@ from twophase.scheduler.state import HEAP, KNOWN, LEFT, N_RUNNING, N_WAITING, St
 def run(scheduler: Scheduler) -> Pass:
     pass_ = scheduler.schedule()
     assert pass_ is not None
-    scheduler.commit(pass_, Outcome({span.sequence: [1] for span in pass_.spans if span.logit_rows}))
+    scheduler.commit(pass_, PassOutcome({span.sequence: [1] for span in pass_.spans if span.logit_rows}))
     check(scheduler.state)
     return pass_
 
@@ -42,6 +42,22 @@ def test_decode_first_bounds_what_a_decode_waits_for() -> None:
         [(0, 1, 4), (1, 6, 14), (2, 1, 0)],
         [(0, 1, 5), (1, 1, 20), (2, 2, 1)],
     ]
+
+
+@pytest.mark.parametrize("policy", ["decode-first", "priority"])
+def test_nobody_takes_a_block_that_a_prompt_under_way_will_need(policy: str) -> None:
+    """Drafts for which no block is left must not let another prompt in, whose block the first one needs."""
+    limits = Limits(blocks=7, context_length=25, max_tokens=8, block_size=4)
+    scheduler = Scheduler(limits, policy)
+    scheduler.add(Request(0, 2, 20))
+    run(scheduler)
+    scheduler.add(Request(1, 24, 1))
+    pass_ = scheduler.schedule()
+    assert pass_ is not None and [(span.sequence, span.new) for span in pass_.spans] == [(0, 1), (1, 7)]
+    scheduler.commit(pass_, PassOutcome({0: [1]}, drafts={0: 6}))
+    scheduler.add(Request(2, 3, 3))
+    pass_ = scheduler.schedule()
+    assert pass_ is not None and {span.sequence for span in pass_.spans} == {0, 1}
 
 
 def test_prefill_first_stops_the_decodes() -> None:
@@ -180,7 +196,7 @@ def verifying(scheduler: Scheduler, kept: int = 1, drafts: int = 0) -> list[tupl
     pass_ = scheduler.schedule()
     assert pass_ is not None
     ids = [span.sequence for span in pass_.spans if span.logit_rows]
-    scheduler.commit(pass_, Outcome(dict.fromkeys(ids, [1] * kept), drafts=dict.fromkeys(ids, drafts)))
+    scheduler.commit(pass_, PassOutcome(dict.fromkeys(ids, [1] * kept), drafts=dict.fromkeys(ids, drafts)))
     check(scheduler.state)
     return [(s.sequence, s.new, s.context, s.logit_rows) for s in pass_.spans]
 
@@ -205,8 +221,8 @@ def test_of_a_cut_verification_no_more_is_kept_than_was_verified() -> None:
     pass_ = scheduler.schedule()
     assert pass_ is not None and pass_.spans[0].logit_rows == 3
     with pytest.raises(ValueError, match="kept 4 tokens where at most 3 can be"):
-        scheduler.commit(pass_, Outcome({0: [1] * 4}))
-    scheduler.commit(pass_, Outcome({0: [1] * 3}))
+        scheduler.commit(pass_, PassOutcome({0: [1] * 4}))
+    scheduler.commit(pass_, PassOutcome({0: [1] * 3}))
     assert passes(scheduler, 1) == [[(0, 1, 5)]]
 
 
@@ -216,7 +232,7 @@ def test_drafts_are_cut_where_output_and_blocks_end() -> None:
     scheduler.add(Request(1, 3, 4))
     pass_ = scheduler.schedule()
     assert pass_ is not None
-    scheduler.commit(pass_, Outcome({0: [1], 1: [1]}, drafts={0: 9, 1: 9}))
+    scheduler.commit(pass_, PassOutcome({0: [1], 1: [1]}, drafts={0: 9, 1: 9}))
     pass_ = scheduler.schedule()
     assert pass_ is not None
     # 0 may still produce 2: a token and one draft, which takes the third block; 1 has room for no draft

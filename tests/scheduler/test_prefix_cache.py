@@ -8,7 +8,7 @@ from stub_executor import StubExecutor
 from twophase.cost.pass_ import Pass
 from twophase.scheduler.check import check, free_in_order
 from twophase.scheduler.pool import find, forget_key, give_key, take
-from twophase.scheduler.request import Limits, Outcome, Request
+from twophase.scheduler.request import Limits, PassOutcome, Request
 from twophase.scheduler.scheduler import Scheduler
 from twophase.scheduler.state import new_state
 
@@ -17,7 +17,7 @@ def run(scheduler: Scheduler, kept: dict[int, int] | None = None) -> Pass:
     """One pass, in which everyone who wants logits keeps a token."""
     pass_ = scheduler.schedule()
     assert pass_ is not None
-    scheduler.commit(pass_, Outcome({span.sequence: [1] for span in pass_.spans if span.logit_rows}))
+    scheduler.commit(pass_, PassOutcome({span.sequence: [1] for span in pass_.spans if span.logit_rows}))
     check(scheduler.state)
     return pass_
 
@@ -89,7 +89,7 @@ def test_output_is_found_by_the_next_turn() -> None:
         pass_ = scheduler.schedule()
         assert pass_ is not None
         filled = {0: [keys[known]]} if known in keys else {}
-        scheduler.commit(pass_, Outcome({0: [1]}, block_keys=filled))
+        scheduler.commit(pass_, PassOutcome({0: [1]}, block_keys=filled))
         check(scheduler.state)
     assert 0 not in scheduler
     assert shapes(finish(scheduler, Request(1, 14, 1, block_keys=(1, 2, 3)))) == [(1, 2, 12)]
@@ -101,10 +101,10 @@ def test_a_verified_draft_fills_a_block_at_once() -> None:
     scheduler.add(Request(0, 8, 5, block_keys=(1, 2)))
     pass_ = scheduler.schedule()
     assert pass_ is not None
-    scheduler.commit(pass_, Outcome({0: [1]}, drafts={0: 3}))
+    scheduler.commit(pass_, PassOutcome({0: [1]}, drafts={0: 3}))
     pass_ = scheduler.schedule()
     assert pass_ is not None and shapes(pass_) == [(0, 4, 8)] and pass_.spans[0].logit_rows == 4
-    assert scheduler.commit(pass_, Outcome({0: [1] * 4}, block_keys={0: [3]})) == [0]
+    assert scheduler.commit(pass_, PassOutcome({0: [1] * 4}, block_keys={0: [3]})) == [0]
     check(scheduler.state)
     assert find(scheduler.state, 3) >= 0
 
@@ -114,10 +114,10 @@ def test_a_rejected_draft_leaves_no_key() -> None:
     scheduler.add(Request(0, 7, 9, block_keys=(1,)))
     pass_ = scheduler.schedule()
     assert pass_ is not None
-    scheduler.commit(pass_, Outcome({0: [1]}, drafts={0: 3}, block_keys={0: [2]}))
+    scheduler.commit(pass_, PassOutcome({0: [1]}, drafts={0: 3}, block_keys={0: [2]}))
     pass_ = scheduler.schedule()
     assert pass_ is not None and shapes(pass_) == [(0, 4, 7)]  # 7..10: the block of 8..11 isn't full
-    scheduler.commit(pass_, Outcome({0: [1]}))
+    scheduler.commit(pass_, PassOutcome({0: [1]}))
     check(scheduler.state)
     assert scheduler.state.blocks[:-1, 2].astype(bool).sum() == 2
 
@@ -159,10 +159,10 @@ def test_whoever_loses_its_row_does_not_give_the_block_that_it_was_to_fill() -> 
     scheduler.add(Request(1, 7, 9, priority=0, block_keys=(5,)))
     pass_ = scheduler.schedule()
     assert pass_ is not None and shapes(pass_) == [(0, 1, 5), (1, 7, 0)]
-    scheduler.commit(pass_, Outcome({0: [1], 1: [1]}, drafts={0: 3}))
+    scheduler.commit(pass_, PassOutcome({0: [1], 1: [1]}, drafts={0: 3}))
     pass_ = scheduler.schedule()
     assert pass_ is not None and shapes(pass_) == [(0, 4, 6), (1, 1, 7)]
-    scheduler.commit(pass_, Outcome({0: [1], 1: [1]}, block_keys={0: [2]}))
+    scheduler.commit(pass_, PassOutcome({0: [1], 1: [1]}, block_keys={0: [2]}))
     assert scheduler.free_blocks == 0 and find(scheduler.state, 1) >= 0
     assert shapes(run(scheduler)) == [(1, 1, 8)]
     assert scheduler.preempted(0) == 1 and scheduler.free_blocks == 2
@@ -201,13 +201,13 @@ def test_keys_go_astray_nowhere() -> None:
     scheduler.add(Request(0, 7, 9))
     pass_ = scheduler.schedule()
     assert pass_ is not None
-    scheduler.commit(pass_, Outcome({0: [1]}, block_keys={0: [2]}))
+    scheduler.commit(pass_, PassOutcome({0: [1]}, block_keys={0: [2]}))
     run(scheduler)
     assert find(scheduler.state, 2) < 0
     pass_ = scheduler.schedule()
     assert pass_ is not None
     with pytest.raises(ValueError, match="1 block keys where 0 blocks were filled"):
-        scheduler.commit(pass_, Outcome({0: [1]}, block_keys={0: [2]}))
+        scheduler.commit(pass_, PassOutcome({0: [1]}, block_keys={0: [2]}))
 
 
 def test_it_can_be_switched_off() -> None:

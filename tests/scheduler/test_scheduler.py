@@ -4,7 +4,7 @@ from stub_executor import StubExecutor
 from twophase.cost.pass_ import Pass
 from twophase.errors import InputError
 from twophase.scheduler.check import check
-from twophase.scheduler.request import Limits, Outcome, Request
+from twophase.scheduler.request import Limits, PassOutcome, Request
 from twophase.scheduler.scheduler import Scheduler
 
 
@@ -35,7 +35,7 @@ def test_block_accounting() -> None:
         assert pass_ is not None
         (span,) = pass_.spans
         chunks.append((span.new, span.logit_rows))
-        scheduler.commit(pass_, Outcome({0: [1]} if span.logit_rows else {}))
+        scheduler.commit(pass_, PassOutcome({0: [1]} if span.logit_rows else {}))
     assert chunks == [(128, 0), (128, 0), (128, 0), (128, 0), (14, 1)]
     assert 43 - scheduler.free_blocks == 33
     scheduler.add(Request(1, 526, 8))
@@ -44,7 +44,7 @@ def test_block_accounting() -> None:
         assert pass_ is not None
         assert [span.sequence for span in pass_.spans] == [0]  # the second waits: 33 blocks do not fit in 9
         held, free = len(pass_.spans[0].blocks), scheduler.free_blocks
-        finished = scheduler.commit(pass_, Outcome({0: [1]}))
+        finished = scheduler.commit(pass_, PassOutcome({0: [1]}))
     assert (held, free) == (34, 9)
     assert finished == [0]
     assert [p.shape for p in served(scheduler)][:5] == [((128, 128 * i),) for i in range(4)] + [((14, 512),)]
@@ -56,14 +56,14 @@ def test_decodes_first_then_the_prompt_fills_the_budget() -> None:
         scheduler.add(Request(each, 2, 30))
     first = scheduler.schedule()
     assert first is not None and first.shape == ((2, 0), (2, 0), (2, 0))
-    scheduler.commit(first, Outcome({0: [1], 1: [1], 2: [1]}))
+    scheduler.commit(first, PassOutcome({0: [1], 1: [1], 2: [1]}))
     scheduler.add(Request(3, 9, 1))
     shapes = []
     for _ in range(3):
         pass_ = scheduler.schedule()
         assert pass_ is not None
         shapes.append(pass_.shape)
-        scheduler.commit(pass_, Outcome({s.sequence: [1] for s in pass_.spans if s.logit_rows}))
+        scheduler.commit(pass_, PassOutcome({s.sequence: [1] for s in pass_.spans if s.logit_rows}))
     decodes = [((1, 2 + i),) * 3 for i in range(3)]
     assert shapes == [(*decodes[0], (5, 0)), (*decodes[1], (4, 5)), decodes[2]]
 
@@ -93,7 +93,7 @@ def test_cancelled_in_flight() -> None:
     assert scheduler.cancel(0)
     assert scheduler.free_blocks == 2
     scheduler.add(Request(0, 5, 4))  # the id is used again while the pass runs
-    assert scheduler.commit(pass_, Outcome({0: [1], 1: [1]})) == []
+    assert scheduler.commit(pass_, PassOutcome({0: [1], 1: [1]})) == []
     check(scheduler.state)
     following = scheduler.schedule()
     assert following is not None
@@ -136,10 +136,10 @@ def test_an_answer_that_cannot_be_is_refused() -> None:
     pass_ = scheduler.schedule()
     assert pass_ is not None
     with pytest.raises(ValueError, match="kept 1 tokens where at most 0"):
-        scheduler.commit(pass_, Outcome({0: [1]}))
-    scheduler.commit(pass_, Outcome({}))
+        scheduler.commit(pass_, PassOutcome({0: [1]}))
+    scheduler.commit(pass_, PassOutcome({}))
     with pytest.raises(ValueError, match="starts at 0, not at 8"):
-        scheduler.commit(pass_, Outcome({}))
+        scheduler.commit(pass_, PassOutcome({}))
     with pytest.raises(ValueError, match="already here"):
         scheduler.add(Request(0, 1, 1))
 
@@ -150,11 +150,11 @@ def test_a_verified_draft_keeps_several_tokens() -> None:
     scheduler.add(Request(0, 10, 9))
     prefill = scheduler.schedule()
     assert prefill is not None
-    scheduler.commit(prefill, Outcome({0: [1]}, drafts={0: 3}))
+    scheduler.commit(prefill, PassOutcome({0: [1]}, drafts={0: 3}))
     verify = scheduler.schedule()
     assert verify is not None
     assert [(s.new, s.context, s.logit_rows, len(s.blocks)) for s in verify.spans] == [(4, 10, 4, 4)]
-    scheduler.commit(verify, Outcome({0: [1, 2]}))
+    scheduler.commit(verify, PassOutcome({0: [1, 2]}))
     check(scheduler.state)
     shapes, tables = [], []
     for _ in range(5):
@@ -162,7 +162,7 @@ def test_a_verified_draft_keeps_several_tokens() -> None:
         assert pass_ is not None
         shapes.append(pass_.shape)
         tables.append(len(pass_.spans[0].blocks))
-        scheduler.commit(pass_, Outcome({0: [1]}))
+        scheduler.commit(pass_, PassOutcome({0: [1]}))
         check(scheduler.state)
     assert shapes == [((1, 12 + i),) for i in range(5)]
     assert tables == [4, 4, 4, 4, 5]  # the block taken for the drafts is used, not lost
@@ -177,7 +177,7 @@ def test_many_requests_wait() -> None:
             pass_ = scheduler.schedule()
             assert pass_ is not None
             order += [span.sequence for span in pass_.spans]
-            scheduler.commit(pass_, Outcome({span.sequence: [1] for span in pass_.spans}))
+            scheduler.commit(pass_, PassOutcome({span.sequence: [1] for span in pass_.spans}))
         if each % 3 == 0 and scheduler.cancel(each - 5):
             gone.add(each - 5)
         check(scheduler.state)

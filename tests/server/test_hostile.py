@@ -58,7 +58,7 @@ BODIES = [
     b'{"prompt": "a", "logit_bias": {"1": 1000}}',
     b'{"prompt": "a", "logit_bias": {"\xd9\xa1": 1}}',
     b'{"prompt": "a", "stop_token_ids": [-1]}',
-    b'{"prompt": "a", "min_tokens": 17}',
+    b'{"prompt": "a", "min_tokens": 17, "max_tokens": 16}',
     b'{"prompt": [], "max_tokens": 1}',
     b'{"prompt": [[]], "max_tokens": 1}',
     b'{"prompt": [1, "a"], "max_tokens": 1}',
@@ -67,12 +67,24 @@ BODIES = [
 ]
 
 
+PATHS = {  # what makes a request that is right but for the field in question
+    "/v1/completions": b'"prompt": "a"',
+    "/v1/chat/completions": b'"messages": [{"role": "user", "content": "a"}]',
+    "/tokenize": b'"prompt": "a"',
+    "/detokenize": b'"tokens": [5]',
+}
+
+
 @pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
-@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"])
+@pytest.mark.parametrize("path", PATHS)
 def test_bodies_that_mean_nothing(server: Running, path: str, body: bytes) -> None:
-    if path == "/tokenize" and b'"prompt": "a"' in body:
+    field = body.startswith(b'{"prompt": "a", ')
+    if field and path in ("/tokenize", "/detokenize"):
         pytest.skip("fields that it does not know are ignored")
+    body = body.replace(b'"prompt": "a"', PATHS[path])
     answer = server.http.post(path, content=body, headers=JSON)
+    if field:
+        assert answer.json()["error"]["param"] in body.decode("utf-8", "replace")
     assert answer.status_code == 400, answer.text
     error = answer.json()["error"]
     assert set(error) == {"message", "type", "param", "code"}
@@ -133,6 +145,9 @@ def test_a_prompt_too_long_is_told_in_numbers(server: Running) -> None:
         error = answer.json()["error"]
         assert (answer.status_code, error["code"]) == (400, "context_length_exceeded")
         assert "2000 tokens" in error["message"] and "1999 in the prompt" in error["message"]
+    told = 'admission_rejections_total{engine="0",model_name="stub",reason="never_fits"}'
+    page = server.http.get("/metrics").text
+    assert float(page.partition(told)[2].split()[0]) >= 2
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])

@@ -61,6 +61,7 @@ def test_what_the_document_says(document: Any, label: str, mode: GenerationMode,
     tried()
 
 
+@pytest.mark.slow
 def test_no_slot_is_stuck_after_all_that(server: Running) -> None:
     server.until(lambda: server.service.idle)
     assert server.held_blocks == 0

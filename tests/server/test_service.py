@@ -1,18 +1,24 @@
 """Slots come free at once, whatever becomes of their requests."""
 
+import asyncio
 import json
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from serving import Running, running, stub_engine
 
 from twophase.cost.pass_ import Pass
 from twophase.engine.sampling import Sampling, TokenLogprobs
-from twophase.scheduler.request import Outcome
+from twophase.scheduler.request import PassOutcome
+from twophase.server.asking import of_chat
+from twophase.server.protocol import ChatRequest
+from twophase.server.running import DrainingServer
 from twophase.server.standin import StandIn
 
 
@@ -25,7 +31,7 @@ class Gated(StandIn):
         self.passes = 0
         self.raising: set[int] = set()  # first tokens of prompts whose passes raise
 
-    def run(self, pass_: Pass) -> Outcome:
+    def run(self, pass_: Pass) -> PassOutcome:
         assert self.gate.acquire(timeout=20)
         self.passes += 1
         if any(self.first[span.sequence] in self.raising for span in pass_.spans):
@@ -192,12 +198,12 @@ class Drafting(StandIn):
     def __init__(self) -> None:
         super().__init__(lambda pass_: 0.0, range(1000), 16, prefix_cache=False)
 
-    def run(self, pass_: Pass) -> Outcome:
+    def run(self, pass_: Pass) -> PassOutcome:
         kept = {
             span.sequence: [self._next(self._fillers[span.sequence]) for _ in range(span.logit_rows)]
             for span in pass_.spans
         }
-        return Outcome(kept, [], 0.0, drafts=dict.fromkeys(kept, 3))
+        return PassOutcome(kept, [], 0.0, drafts=dict.fromkeys(kept, 3))
 
     def _logprobs(self, token: int, count: int) -> TokenLogprobs:
         return TokenLogprobs(-float(token), ())
@@ -314,3 +320,33 @@ def test_who_is_still_here_at_the_end_is_told() -> None:
         server.service.stop(0.0)
         gated.let(1)
         assert (asked.result().status_code, asked.result().json()["error"]["code"]) == (503, "shutting_down")
+
+
+def test_a_chat_without_a_template_begins_with_bos() -> None:
+    """A model's own template writes it; the plain lines leave it to the tokenizer."""
+    asked: list[bool] = []
+
+    class Spy:
+        def encode(self, text: str, add_bos: bool = True) -> list[int]:
+            asked.append(add_bos)
+            return [5, 6]
+
+        eos_ids = frozenset[int]()
+
+    body = ChatRequest.model_validate({"messages": [{"role": "user", "content": "a"}]})
+    for has_bos in (True, False):
+        engine = replace(stub_engine(), tokenizer=Spy(), template_has_bos=has_bos)
+        asyncio.run(of_chat(body, engine, 8))
+    assert asked == [False, True]
+
+
+def test_a_drain_leaves_the_time_that_is_left_to_slow_readers() -> None:
+    class Idle:
+        idle, draining = True, True
+
+        def stop(self, patience_s: float) -> None:
+            pass
+
+    server = DrainingServer(FastAPI(), Idle(), 20.0)
+    server._wait()
+    assert server.should_exit and 15 <= server.config.timeout_graceful_shutdown <= 20

@@ -17,7 +17,7 @@ from twophase.cli.bench_options import (
     headers_of,
     require_sound,
 )
-from twophase.cli.meter_room import meter_room
+from twophase.cli.needs import needs
 from twophase.cli.options import JsonOption
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def bench(
     given = {name for name in values if from_user(context, name)}
     require_sound(values, given)
 
-    with meter_room():
+    with needs("meter"):
         from twophase.meter.arrivals import Arrivals
         from twophase.meter.capabilities import Asked
         from twophase.meter.datasets import read_dataset

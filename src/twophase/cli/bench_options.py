@@ -93,9 +93,9 @@ def counter_of(path: Path | None) -> Callable[[str], int] | None:
     """A local tokenizer's count of a text."""
     if path is None:
         return None
-    from twophase.cli.engine import engine_room
+    from twophase.cli.needs import needs
 
-    with engine_room():
+    with needs("engine"):
         from twophase.engine.tokenizer import load_tokenizer
     if not os.path.exists(path):
         raise InputError(f"--tokenizer {path} does not exist: give a Hugging Face directory or a .gguf file")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twophase.cli.meter_room import meter_room
+from twophase.cli.needs import needs
 from twophase.cli.options import JsonOption, positive
 from twophase.cli.progress import progress_bar
 from twophase.errors import InputError
@@ -64,7 +64,7 @@ def conformance(
 
 
 def play(port: int) -> int:
-    with meter_room():
+    with needs("meter"):
         from twophase.meter.conformance.suite import serve
         from twophase.meter.exchange import run
 
@@ -76,7 +76,7 @@ def play(port: int) -> int:
 
 
 def measure_one(url: str, endpoint: Endpoint, timeout_s: float) -> int:
-    with meter_room():
+    with needs("meter"):
         from twophase.meter.conformance.asking import measured_once
         from twophase.meter.conformance.table import measured_json
         from twophase.meter.exchange import run
@@ -88,7 +88,7 @@ def run_suite(
     command: list[str], names: list[str], endpoint: Endpoint, timeout_s: float, *, json: bool
 ) -> int:
     """Whether a meter, ours where no command is given, is right: 0, or 1 where it is wrong anywhere."""
-    with meter_room():
+    with needs("meter"):
         from twophase.meter.conformance.asking import read_command
         from twophase.meter.conformance.streams import chosen
         from twophase.meter.conformance.suite import run_command, run_own

@@ -20,7 +20,8 @@ from twophase.cli.diagnose_url import (
     diagnose_url,
     is_url,
 )
-from twophase.cli.engine import KeptKVOption, KeptWeightsOption, compiling_shown, engine_room, kept_formats
+from twophase.cli.engine import KeptKVOption, KeptWeightsOption, compiling_shown, kept_formats
+from twophase.cli.needs import needs
 from twophase.cli.options import (
     ComputeOption,
     JsonOption,
@@ -115,7 +116,7 @@ def diagnose(
     cores = threads_of(threads)
     if html is not None:
         require_page(html)
-    with engine_room():
+    with needs("engine"):
         from twophase.diagnose import diagnose as run
         from twophase.engine.open import find_model, load_model, require_window
 

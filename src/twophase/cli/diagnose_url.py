@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twophase.cli.meter_room import meter_room
+from twophase.cli.needs import needs
 from twophase.cli.options import positive, require_writable, write
 from twophase.cli.progress import progress_bar
 from twophase.errors import InputError
@@ -81,7 +81,7 @@ def diagnose_url(
 ) -> int:
     """Measure TTFT against prompt length and ITL against batch and context, and judge."""
     require_sound(asked, html, out, as_json=as_json, plain=plain)
-    with meter_room():
+    with needs("meter"):
         import httptools  # noqa: F401
     floors, why_none = floors_of(asked)
     own = measured(asked, floors, why_none, request, budget_s)
@@ -123,7 +123,7 @@ def require_sound(
     if out is not None:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise InputError(f"--out {out} is there already: give a folder that is new, or empty")
-        with meter_room():
+        with needs("meter"):
             import polars  # noqa: F401
 
 
@@ -158,7 +158,7 @@ def measured(
     request: tuple[int, int],
     budget_s: float,
 ) -> "ServerDiagnosis":
-    from twophase.cli.bench import headers_of
+    from twophase.cli.bench_options import headers_of
     from twophase.meter.capabilities import Asked
     from twophase.meter.curve_run import CurvePlan, measure_server
     from twophase.meter.exchange import run

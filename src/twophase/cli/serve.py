@@ -18,8 +18,9 @@ from twophase.cli.deployment import (
     deployment_of,
     loaded,
 )
-from twophase.cli.engine import compiling_shown, engine_room, kept_formats
+from twophase.cli.engine import compiling_shown, kept_formats
 from twophase.cli.fit import bytes_of
+from twophase.cli.needs import needs
 from twophase.cli.options import (
     ComputeOption,
     LoadOption,
@@ -29,8 +30,7 @@ from twophase.cli.options import (
     threads_of,
 )
 from twophase.cli.progress import progress_bar
-from twophase.cli.server_room import server_room
-from twophase.errors import InputError, nearest
+from twophase.errors import InputError
 
 if TYPE_CHECKING:
     from twophase.server.engine import OpenEngine
@@ -136,6 +136,8 @@ def serve(
     ):
         if count is not None and not least <= count <= LARGEST:
             raise InputError(f"{option} {count}: it must be a whole number from {least} to {LARGEST:,}")
+    if kv_blocks is not None and kv_memory is not None:
+        raise InputError("--kv-blocks and --kv-memory say the same: give one of them")
     if not 0 <= max_queue <= LARGEST:
         raise InputError(f"--max-queue {max_queue}: it must be 0 or more")
     if not 0 <= port <= 65535:
@@ -150,12 +152,14 @@ def serve(
         and metrics_prefix[0].isalpha()
     ):
         raise InputError(f"--metrics-prefix {metrics_prefix}: letters, digits and underscores, like vllm")
-    _require_policy(policy)
+    from twophase.scheduler.scheduler import policy_named
+
+    policy_named(policy)
     body = bytes_of("--max-body", max_body)
     pool = bytes_of("--kv-memory", kv_memory)
     cores = threads_of(threads)
 
-    with server_room():
+    with needs("server"):
         from twophase.server.app import new_app
         from twophase.server.engine import Sizes
         from twophase.server.running import address_of, bind
@@ -190,7 +194,7 @@ def serve(
                     ),
                 )
             else:
-                with engine_room():
+                with needs("engine"):
                     from twophase.engine.open import find_model
                     from twophase.server.open_real import RealOptions, open_real
                     from twophase.server.speculation import speculation_of
@@ -212,13 +216,6 @@ def serve(
         ready = _announcement(engine, address_of(listening), bool(api_key))
         finished = run(app, service, listening, drain_timeout, ready)
     return None if finished else 130
-
-
-def _require_policy(name: str) -> None:
-    from twophase.scheduler.policy import POLICIES
-
-    if name not in POLICIES:
-        raise InputError(f"--policy {name}: there are {', '.join(POLICIES)}{nearest(name, POLICIES)}")
 
 
 def _name_of(model: str | None, path: Path | None) -> str:

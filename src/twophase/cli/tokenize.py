@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from twophase.cli.engine import engine_room
+from twophase.cli.needs import needs
 from twophase.cli.options import JsonOption
 from twophase.errors import InputError
 
@@ -23,7 +23,7 @@ def tokenize(
     as_json: JsonOption = False,
 ) -> None:
     """Show a text's tokens: id and spelling, BOS first where the model wants it."""
-    with engine_room():
+    with needs("engine"):
         from twophase.engine.default_model import HOW_TO_GET_IT, default_model_path
         from twophase.engine.tokenizer import load_tokenizer
 

@@ -5,24 +5,23 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numba
-
 from twophase.cost.pass_ import Pass, Span
 from twophase.engine.batch import make_batch
 from twophase.engine.drafting import Drafter
 from twophase.engine.kv import KVPool
 from twophase.engine.network import Network, forward
-from twophase.engine.sampler import Asked, SamplerState, all_logprobs, keep_tokens
+from twophase.engine.sampler import SampledRows, SamplerState, all_logprobs, keep_tokens
 from twophase.engine.sampling import GREEDY, Sampling, TokenLogprobs
 from twophase.engine.scratch import Array, Scratch
 from twophase.errors import InputError
 from twophase.kernels.cache import BLOCK_SIZE
 from twophase.scheduler.block_keys import BlockKeys
-from twophase.scheduler.request import Outcome
+from twophase.scheduler.request import PassOutcome
 
 WARMING = -1  # a sequence that no scheduler has
 WARMING_ROWS = 64  # that take the kernels of many rows
-WARMING_SAMPLING = Sampling(
+# takes every kernel of sampling
+EVERYTHING = Sampling(
     temperature=1.0, top_k=5, top_p=0.5, min_p=0.1, repetition_penalty=1.1, logprobs=1, min_tokens=1
 )
 
@@ -33,7 +32,7 @@ class Known:
 
     ids: list[int]
     sampler: SamplerState
-    keys: BlockKeys
+    keys: BlockKeys | None  # None: there is no prefix cache
     prompt_keys: list[int]
     logprobs: list[TokenLogprobs] = field(default_factory=list)
 
@@ -41,23 +40,32 @@ class Known:
 class Executor:
     """Holds the tokens of every sequence that was begun and not ended, and the KV cache.
 
-    `pool`: the KV blocks that a scheduler hands out.
+    `pool`: the KV blocks that a scheduler hands out; `prefix_cache`: whether it finds them again by keys.
     """
 
-    def __init__(self, network: Network, pool: KVPool, threads: int, drafter: Drafter | None = None) -> None:
+    def __init__(
+        self,
+        network: Network,
+        pool: KVPool,
+        threads: int,
+        drafter: Drafter | None = None,
+        *,
+        prefix_cache: bool = True,
+    ) -> None:
         self.network = network
         self.pool = pool
         self.threads = threads
         self.drafter = drafter
         self.known: dict[int, Known] = {}
+        self._prefix_cache = prefix_cache
         self._scratch = Scratch()
         self._salt = secrets.token_bytes(16)
 
-    def warm_up(self) -> None:
+    def warm_up(self, sampling: Sampling = EVERYTHING) -> None:
         """Compile the kernels of few rows and of many, or load them compiled, by passes that nobody sees."""
         room = min(self.pool.blocks * BLOCK_SIZE, self.pool.positions)
         for rows in (min(2, room), min(WARMING_ROWS, room)):
-            self.begin(WARMING, [0] * rows, WARMING_SAMPLING)
+            self.begin(WARMING, [0] * rows, sampling)
             self.run(Pass((Span(WARMING, rows, 0, tuple(range(-(-rows // BLOCK_SIZE)))),)))
             self.end(WARMING)
 
@@ -69,8 +77,9 @@ class Executor:
                 raise InputError(f"token id {token} is outside the model's vocabulary of {vocabulary}")
         sampling.require_vocabulary(vocabulary)
         ids = list(prompt_ids)
-        keys = BlockKeys(BLOCK_SIZE, self._salt)
-        self.known[sequence] = Known(ids, SamplerState(sampling, ids), keys, keys.extend(ids))
+        keys = BlockKeys(BLOCK_SIZE, self._salt) if self._prefix_cache else None
+        prompt_keys = keys.extend(ids) if keys else []
+        self.known[sequence] = Known(ids, SamplerState(sampling, ids), keys, prompt_keys)
         if self.drafter:
             self.drafter.begin(sequence)
 
@@ -95,23 +104,23 @@ class Executor:
             ids[sequence] = [*ids[sequence], *guessed]
         return forward(self.network, self.pool, make_batch(pass_, ids), self.threads, self._scratch)
 
-    def run(self, pass_: Pass) -> Outcome:
+    def run(self, pass_: Pass) -> PassOutcome:
         """One pass; each span that wants logits keeps the next token, and the drafts before it that hold."""
         started = time.perf_counter()
-        numba.set_num_threads(self.threads)  # Numba keeps it for each thread that asks
         drafts = self._drafts(pass_)
         kept = self._keep(pass_, drafts, self.logits(pass_, drafts))
         stopped, planned, keys = [], {}, {}
         for sequence, tokens in kept.items():
             known = self.known[sequence]
             known.ids += tokens
-            keys[sequence] = known.keys.extend(known.ids)
+            if known.keys:
+                keys[sequence] = known.keys.extend(known.ids)
             if tokens[-1] in known.sampler.sampling.stop_ids:
                 stopped.append(sequence)
             elif self.drafter:
                 drafted = len(drafts.get(sequence, ()))
                 planned[sequence] = self.drafter.plan(sequence, known.ids, drafted, len(tokens))
-        return Outcome(kept, stopped, time.perf_counter() - started, planned, keys)
+        return PassOutcome(kept, stopped, time.perf_counter() - started, planned, keys)
 
     def _drafts(self, pass_: Pass) -> dict[int, list[int]]:
         if self.drafter is None:
@@ -126,7 +135,7 @@ class Executor:
             return {}
         owners = [self.known[sequence] for sequence in sequences]
         asked = [
-            Asked(known.sampler, len(known.ids), drafts.get(sequence, ()))
+            SampledRows(known.sampler, len(known.ids), drafts.get(sequence, ()))
             for sequence, known in zip(sequences, owners, strict=True)
         ]
         kept = keep_tokens(logits, asked, self.threads)

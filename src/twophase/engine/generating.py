@@ -1,4 +1,4 @@
-"""One prompt continued on the real engine, pass by pass."""
+"""Prompts continued on the real engine, pass by pass."""
 
 from collections.abc import Iterator, Sequence
 
@@ -29,8 +29,9 @@ def generate(
     require_window(model.spec, prompt_tokens, max_tokens)
     longest = prompt_tokens + max_tokens
     executor = model.executor(positions=longest, sequences=len(prompts), threads=threads, kv=kv)
-    executor.warm_up()
-    scheduler = Scheduler(Limits(blocks=executor.pool.blocks, context_length=longest))
+    executor.warm_up(sampling)
+    limits = Limits(blocks=executor.pool.blocks, context_length=longest, max_sequences=len(prompts))
+    scheduler = Scheduler(limits)
     for sequence, ids in enumerate(prompts):
         executor.begin(sequence, ids, sampling)
     log, clock = Log(price_of(model.deployment(kv))), RealClock()

@@ -31,14 +31,6 @@ PLAIN: dict[Type, np.dtype[Any]] = {
     Type.BF16: np.dtype("<u2"),
 }
 CHUNK_ELEMENTS = 1 << 20  # dequantised at a time, by each thread
-NAMES = {
-    **{"embedding": "token_embd", "norm": "output_norm", "head": "output"},
-    **{"q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output"},
-    **{"gate": "ffn_gate", "up": "ffn_up", "down": "ffn_down"},
-    **{"attention_norm": "attn_norm", "attention_post_norm": "post_attention_norm"},
-    **{"mlp_norm": "ffn_norm", "mlp_post_norm": "post_ffw_norm"},
-    **{"q_norm": "attn_q_norm", "k_norm": "attn_k_norm"},
-}
 
 
 def open_gguf(path: Path, spec: ModelSpec) -> WeightSource:

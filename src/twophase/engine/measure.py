@@ -163,7 +163,8 @@ def serve(bench: Bench, prompts: Sequence[Sequence[int]], output_tokens: int) ->
     """Serve requests that arrive together, to their end; their records."""
     executor = bench.executor
     longest = max(map(len, prompts)) + output_tokens
-    scheduler = Scheduler(Limits(blocks=executor.pool.blocks, context_length=longest))
+    limits = Limits(blocks=executor.pool.blocks, context_length=longest, max_sequences=len(prompts))
+    scheduler = Scheduler(limits)
     log = Log(bench.price)
     for sequence, ids in enumerate(prompts):
         executor.begin(sequence, ids)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twophase.engine.sampling import Sampling, TokenLogprobs
-from twophase.kernels.sampling import BLOCK, DRAW, block_maxima, block_sums, choose_tokens, likeliest
+from twophase.kernels.sampling import BLOCK, DRAW, block_maxima, block_sums, draw_tokens, likeliest
 
 Array = NDArray[Any]
 COLDEST = 1e-5  # temperatures below it are greedy, as in vLLM
@@ -87,7 +87,7 @@ class SamplerState:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SampledRows:
     """One sequence's rows in a pass: 1 + len(drafts), each after the drafts before it.
 
     position: of the first row's token in the sequence, counting the prompt.
@@ -103,7 +103,7 @@ def uniform(seed: int, position: int) -> float:
     return (_mix(_mix(seed) + (position + 1) * GOLDEN) >> 11) * 2.0**-53
 
 
-def keep_tokens(logits: Array, asked: Sequence[Asked], threads: int = 1) -> list[list[int]]:
+def keep_tokens(logits: Array, asked: Sequence[SampledRows], threads: int = 1) -> list[list[int]]:
     """The tokens that each sequence keeps: one, and one for each draft that was what would be chosen there.
 
     A stop id is the last. logits: float32 [rows of all that is asked, vocabulary], as they were afterwards
@@ -150,15 +150,20 @@ def _choose(logits: Array, rows: Sequence[tuple[Sampling, int]], threads: int) -
     draws = np.zeros(len(rows), DRAW)
     draws[:] = [_draw(sampling, position, logits.shape[1]) for sampling, position in rows]
     maxima, best = _maxima(logits, threads)
-    flat, stride = _flat(logits)
-    sums = np.zeros_like(maxima)
-    by_mass = (draws["top_k"] == 0) & ((draws["top_p"] < 1) | (draws["min_p"] == 0))
-    slopes = np.where(by_mass, draws["inverse_temperature"], np.float32(0))
-    if slopes.any():
-        block_sums(flat, stride, logits.shape[1], maxima, best, slopes, sums, threads)
     chosen = np.zeros(len(rows), np.int64)
-    counter = np.zeros(1, np.int64)
-    choose_tokens(flat, stride, logits.shape[1], maxima, sums, best, draws, chosen, counter, threads)
+    drawn = draws["inverse_temperature"] > 0
+    for row in np.flatnonzero(~drawn):  # the lowest id with the largest logit
+        first = int(maxima[row].argmax()) * BLOCK
+        chosen[row] = first + logits[row, first : first + BLOCK].argmax()
+    if drawn.any():
+        flat, stride = _flat(logits)
+        sums = np.zeros_like(maxima)
+        by_mass = (draws["top_k"] == 0) & ((draws["top_p"] < 1) | (draws["min_p"] == 0))
+        slopes = np.where(by_mass, draws["inverse_temperature"], np.float32(0))
+        if slopes.any():
+            block_sums(flat, stride, logits.shape[1], maxima, best, slopes, sums, threads)
+        counter = np.zeros(1, np.int64)
+        draw_tokens(flat, stride, logits.shape[1], maxima, sums, best, draws, chosen, counter, threads)
     return chosen.tolist()
 
 
@@ -196,7 +201,7 @@ def _flat(logits: Array) -> tuple[Array, int]:
     return np.lib.stride_tricks.as_strided(logits, (size,), (logits.itemsize,)), stride
 
 
-def _kept(chosen: Sequence[int], asked: Asked) -> list[int]:
+def _kept(chosen: Sequence[int], asked: SampledRows) -> list[int]:
     kept = []
     for token, draft in zip(chosen, [*asked.drafts, None], strict=True):
         kept.append(token)

@@ -10,6 +10,7 @@ from heapq import heapify, heappop, heappush
 
 SPACE = "▁"
 CACHED_WORDS = 1 << 16
+CACHED_LETTERS = 64  # of a word that is kept
 BEFORE_SPACE = re.compile(f".(?={SPACE})", re.DOTALL)
 BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 
@@ -99,11 +100,14 @@ class SentencePieceCodec:
             text = SPACE + text
         ids: list[int] = []
         for word in self._word_ends.split(text):
-            if word not in self._words:
-                if len(self._words) >= CACHED_WORDS:
-                    self._words.clear()
-                self._words[word] = [self._ids[symbol] for symbol in self._merge(self._symbols(word))]
-            ids += self._words[word]
+            found = self._words.get(word)
+            if found is None:
+                found = [self._ids[symbol] for symbol in self._merge(self._symbols(word))]
+                if len(word) <= CACHED_LETTERS:  # a text without spaces is one word
+                    if len(self._words) >= CACHED_WORDS:
+                        self._words.clear()
+                    self._words[word] = found
+            ids += found
         return ids
 
     def _symbols(self, word: str) -> list[str]:

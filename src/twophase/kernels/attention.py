@@ -12,7 +12,6 @@ The heads that share a KV head are rows like any other: query row r of a span is
 from typing import Any
 
 import numpy as np
-from numba import prange
 
 from twophase.kernels.attention_few import NEAR, PAGES, attend_few
 from twophase.kernels.attention_many import attend_many
@@ -38,12 +37,13 @@ from twophase.kernels.compiling import kernel
 from twophase.kernels.lanes import LANES, load, mul, next_task, splat, store
 from twophase.kernels.pages import arrive
 from twophase.kernels.softmax import MAX, NEVER, SUM, merge
+from twophase.kernels.threads import share_out
 from twophase.kernels.tile import PANELS
 
 QUERY_ROWS = 128  # rows that pass a group of keys while it is in cache
 
 
-@kernel()
+@kernel
 def take_rows(
     y: Any, y_row: int, first_row: int, rows: int, share: int, head: int, heads: int, width: int, scale: Any,
     q: Any, out: Any, state: Any,
@@ -58,7 +58,7 @@ def take_rows(
         state[row, MAX], state[row, SUM] = NEVER, 0
 
 
-@kernel()
+@kernel
 def leave_rows(
     out: Any, state: Any, rows: int, share: int, head: int, heads: int, width: int, x: Any, x_row: int,
     first_row: int,
@@ -71,11 +71,11 @@ def leave_rows(
             store(x, at + i, mul(load(out, row * width + i), factor))
 
 
-@kernel()
+@kernel
 def attend_tasks(
-    counter: Any, tasks: Any, most_rows: int, qkv: Any, heads: int, kv_heads: int, scale: Any, window: int,
-    softcap: Any, items: Any, tables: Any, k: Any, v: Any, k_pool_scales: Any, v_pool_scales: Any, parts: Any,
-    part_states: Any, arrived: Any, x: Any,
+    _: int, __: int, counter: Any, tasks: Any, most_rows: int, qkv: Any, heads: int, kv_heads: int,
+    scale: Any, window: int, softcap: Any, items: Any, tables: Any, k: Any, v: Any, k_pool_scales: Any,
+    v_pool_scales: Any, parts: Any, part_states: Any, arrived: Any, x: Any,
 ) -> None:  # fmt: skip
     """Take tasks until none is left: an item's rows of some KV heads, with all groups of keys or with some of
     them; and then, as the last to arrive, merge the parts of all."""
@@ -127,12 +127,12 @@ def attend_tasks(
         leave_rows(out, state, rows, share, head, some, width, z, x.shape[1], row)
 
 
-@kernel()
+@kernel
 def shared_parts(slots: int, width: int) -> Any:
     return np.empty(slots * width, np.float32), np.empty((slots, 4), np.float32)
 
 
-@kernel(parallel=True)
+@kernel
 def attend(
     qkv: Any, heads: int, kv_heads: int, scale: Any, window: int, softcap: Any, items: Any, tables: Any,
     kv: Any, x: Any, threads: int,
@@ -148,8 +148,7 @@ def attend(
     tasks, most_rows, slots = plan_tasks(items, heads, kv_heads, window, threads)
     parts, part_states = shared_parts(slots, qkv.shape[1] // (heads + 2 * kv_heads))
     k, v, k_scales, v_scales = kv.k, kv.v, kv.k_scales, kv.v_scales
-    for _ in prange(threads):
-        attend_tasks(
-            counter, tasks, most_rows, qkv, heads, kv_heads, scale, window, softcap, items, tables, k, v,
-            k_scales, v_scales, parts, part_states, arrived, x,
-        )  # fmt: skip
+    asked = (counter, tasks, most_rows, qkv, heads, kv_heads, scale, window, softcap, items, tables)
+    share_out(
+        attend_tasks, threads, threads, (*asked, k, v, k_scales, v_scales, parts, part_states, arrived, x)
+    )

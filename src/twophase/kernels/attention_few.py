@@ -24,7 +24,7 @@ PAGES = GROUP // BLOCK_SIZE  # of a group
 NEAR = 4  # blocks beyond the last whose addresses are known, to prefetch them
 
 
-@kernel()
+@kernel
 def list_visits(
     k: Any, v: Any, table: Any, kv_heads: int, head: int, page: int, first: int, last: int, newest: int,
     visits: Any,
@@ -39,7 +39,7 @@ def list_visits(
         visits[2 * count + i] = keys + (following * kv_heads + head) * size
 
 
-@kernel()
+@kernel
 def score_pages(
     q: Any, heads: int, rows: int, width: int, k: Any, visits: Any, count: int, scores: Any, begin: int
 ) -> None:
@@ -69,7 +69,7 @@ def score_pages(
         i += side
 
 
-@kernel()
+@kernel
 def sum_page(
     weights: Any, x: int, x_row: int, rows: int, width: int, v: Any, at: int, near: int, part: Any, y: int,
     more: int,
@@ -101,7 +101,7 @@ def sum_page(
         d, at, near, y = d + side, at + side * strip, near + side * strip, y + side * LANES
 
 
-@kernel()
+@kernel
 def copy_scales(
     pool: Any, table: Any, kv_heads: int, head: int, heads: int, first: int, last: int, newest: int,
     scales: Any,
@@ -114,7 +114,7 @@ def copy_scales(
             prefetch(address(pool, (following + h) * BLOCK_SIZE))
 
 
-@kernel()
+@kernel
 def attend_few(
     q: Any, heads: int, rows: int, share: int, width: int, position: int, window: int, softcap: Any, k: Any,
     v: Any, k_pool_scales: Any, v_pool_scales: Any, table: Any, kv_heads: int, head: int, first_group: int,

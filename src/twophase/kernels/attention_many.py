@@ -10,9 +10,9 @@ from twophase.kernels.attention_tasks import GROUP
 from twophase.kernels.cache import BLOCK_SIZE
 from twophase.kernels.compiling import kernel
 from twophase.kernels.lanes import LANES
+from twophase.kernels.operands import k_of_a_word
 from twophase.kernels.pages import (
     address,
-    k_of_a_word,
     page_tile,
     prefetch,
     rows_of_a_page,
@@ -26,7 +26,7 @@ STRIP = LANES * BLOCK_SIZE  # elements of 16 dims of a page of values
 STATE_OLD, STATE_NEW = 2, 3  # columns of a group's state: factors of its merge
 
 
-@kernel()
+@kernel
 def widen_pages(
     k: Any, v: Any, table: Any, kv_heads: int, head: int, width: int, first: int, last: int, newest: int,
     keys: Any, values: Any,
@@ -44,7 +44,7 @@ def widen_pages(
                 widen_word(v, at + i, values, d * GROUP + place * STRIP + i - d * BLOCK_SIZE)
 
 
-@kernel()
+@kernel
 def cut_rows(rows: int, share: int, most: int, oldest: int, newest: int, tiles: Any) -> Any:
     """tiles [n, 4] of (first row, rows, first page, last page), and n, for rows whose first sees tokens
     oldest..newest of the group; the last page is below the first where a tile sees none."""
@@ -57,7 +57,7 @@ def cut_rows(rows: int, share: int, most: int, oldest: int, newest: int, tiles: 
     return count
 
 
-@kernel()
+@kernel
 def attend_many(
     q: Any, rows: int, share: int, width: int, position: int, window: int, softcap: Any, k: Any, v: Any,
     k_pool_scales: Any, v_pool_scales: Any, table: Any, kv_heads: int, head: int, first_group: int,

@@ -16,13 +16,13 @@ ITEM, HEAD, HEADS, FIRST, LAST, PIECES, SLOT = range(7)  # columns of a task; FI
 SPAN, ROW, TOKENS, POSITION = range(4)  # columns of an item
 
 
-@kernel()
+@kernel
 def groups_of(position: int, tokens: int, window: int) -> Any:
     """First and last group of keys that tokens from `position` on see."""
     return max(0, position - window + 1) // GROUP, (position + tokens - 1) // GROUP
 
 
-@kernel()
+@kernel
 def cuts_of(rows: int, kv_heads: int, groups: int, wanted: int) -> Any:
     """(pieces of the groups, parts of the heads) that an item is cut into, for about `wanted` tasks."""
     if rows >= MANY_ROWS:
@@ -32,7 +32,7 @@ def cuts_of(rows: int, kv_heads: int, groups: int, wanted: int) -> Any:
     return pieces, max(-(-kv_heads // most_heads), min(kv_heads, -(-wanted // pieces)))
 
 
-@kernel()
+@kernel
 def plan_tasks(items: Any, heads: int, kv_heads: int, window: int, threads: int) -> Any:
     """(tasks [n, 7], rows of the largest, slots).
 

@@ -7,7 +7,7 @@ from twophase.kernels.compiling import kernel
 EXPERT, FIRST_ROW, LAST_ROW, FIRST_TILE = range(4)  # columns of a block
 
 
-@kernel()
+@kernel
 def blocks_of(starts: Any, least: int, most: int, block_rows: int, tile_rows: int, blocks: Any) -> Any:
     """Blocks of at most block_rows rows of the experts that have least..most rows; how many, and their tiles.
 

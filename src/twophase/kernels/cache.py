@@ -14,7 +14,6 @@ An int8 key or value of a token and head has one scale, which holds 2^-24 too: q
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import prange
 from numpy.typing import NDArray
 
 from twophase.kernels.compiling import kernel
@@ -30,8 +29,9 @@ from twophase.kernels.lanes import (
     sub,
     total,
 )
-from twophase.kernels.pages import k_of_a_word
+from twophase.kernels.operands import k_of_a_word
 from twophase.kernels.rows import norm_scale
+from twophase.kernels.threads import SHARED_OUT, share_out
 
 BLOCK_SIZE = LANES  # tokens of a KV block: one panel
 INT8_UNIT = np.float32(2.0**-24)
@@ -46,7 +46,7 @@ class KVArrays(NamedTuple):
     v_scales: NDArray[Any]
 
 
-@kernel()
+@kernel
 def rotate(y: Any, at: int, cosines: Any, sines: Any, position: int) -> None:
     """Rotary embedding of one head's first dimensions, halves against each other; the others stay."""
     half = cosines.shape[1]
@@ -56,7 +56,7 @@ def rotate(y: Any, at: int, cosines: Any, sines: Any, position: int) -> None:
         y[at + half + i] = second * cosines[position, i] + first * sines[position, i]
 
 
-@kernel()
+@kernel
 def to_int8(y: Any, at: int, width: int, row: Any) -> Any:
     """row = y[at : at + width] in steps of a 127th of its largest; the step."""
     most, spoilt = splat(np.float32(0)), splat(np.float32(0))
@@ -71,7 +71,7 @@ def to_int8(y: Any, at: int, width: int, row: Any) -> Any:
     return top / np.float32(127) + total(spoilt)
 
 
-@kernel()
+@kernel
 def narrow_row(y: Any, at: int, width: int, row: Any, scales: Any, scale_at: int) -> None:
     """row = y[at : at + width] in the cache's format."""
     if row.itemsize == 1:
@@ -81,7 +81,7 @@ def narrow_row(y: Any, at: int, width: int, row: Any, scales: Any, scale_at: int
             store(row, i, load(y, at + i))
 
 
-@kernel()
+@kernel
 def write_kv(
     kv: Any, block: int, slot: int, y: Any, k_at: int, v_at: int, width: int, k_row: Any, v_row: Any
 ) -> None:
@@ -100,7 +100,7 @@ def write_kv(
             v[at + i * g] = v_row[strip + i]
 
 
-@kernel()
+@kernel
 def position_row(
     y: Any, at: int, heads: int, kv_heads: int, width: int, head_dim: int, q_norm: Any, k_norm: Any, eps: Any,
     cosines: Any, sines: Any, position: int, slot: int, kv: Any, k_row: Any, v_row: Any,
@@ -119,7 +119,7 @@ def position_row(
         write_kv(kv, block, slot % BLOCK_SIZE, y, k_at, k_at + kv_heads * width, width, k_row, v_row)
 
 
-@kernel()
+@kernel
 def clear_begun_blocks(slots: Any, block_elements: int, block_scales: int, kv: Any) -> None:
     """Clear the blocks whose first token is written: nothing of an earlier owner may reach a masked lane."""
     k, v, k_scales, v_scales = kv
@@ -135,9 +135,9 @@ def clear_begun_blocks(slots: Any, block_elements: int, block_scales: int, kv: A
                     v_scales[i] = 0
 
 
-@kernel()
+@kernel
 def position_rows(
-    qkv: Any, first: int, last: int, heads: int, kv_heads: int, head_dim: int, q_norm: Any, k_norm: Any,
+    first: int, last: int, qkv: Any, heads: int, kv_heads: int, head_dim: int, q_norm: Any, k_norm: Any,
     eps: Any, cosines: Any, sines: Any, positions: Any, slots: Any, kv: Any,
 ) -> None:  # fmt: skip
     width = qkv.shape[1] // (heads + 2 * kv_heads)
@@ -150,7 +150,7 @@ def position_rows(
         )  # fmt: skip
 
 
-@kernel(parallel=True)
+@kernel
 def position_and_cache(
     qkv: Any, heads: int, kv_heads: int, head_dim: int, q_norm: Any, k_norm: Any, eps: Any, cosines: Any,
     sines: Any, positions: Any, slots: Any, kv: Any, threads: int,
@@ -161,11 +161,8 @@ def position_and_cache(
     cosines, sines: [positions, half of what is rotated], no columns for no rotation; positions: [rows];
     slots: [rows], each row's block · 16 + place in it; kv: KVArrays.
     """
-    rows = positions.size
     width = qkv.shape[1] // (heads + 2 * kv_heads)
     clear_begun_blocks(slots, kv_heads * width * BLOCK_SIZE, kv_heads * BLOCK_SIZE, kv)
-    for thread in prange(threads):
-        position_rows(
-            qkv, rows * thread // threads, rows * (thread + 1) // threads, heads, kv_heads, head_dim, q_norm,
-            k_norm, eps, cosines, sines, positions, slots, kv,
-        )  # fmt: skip
+    threads = threads if qkv.size >= SHARED_OUT else 1
+    own = (qkv, heads, kv_heads, head_dim, q_norm, k_norm, eps, cosines, sines, positions, slots, kv)
+    share_out(position_rows, positions.size, threads, own)

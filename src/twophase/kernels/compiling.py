@@ -37,21 +37,10 @@ def can_cache() -> bool:
     return True
 
 
-def kernel(*, parallel: bool = False) -> Callable[[Callable[..., Any]], Any]:
+def kernel(function: Callable[..., Any]) -> Any:
     """Compile in nopython mode, without bounds checks, caching the result in our own folder.
 
     Not `fastmath`: the order of every sum is fixed, so that a row's result never depends on its batch.
     """
-
-    def compiled(function: Callable[..., Any]) -> Any:
-        with kept_in(FOLDER):
-            return numba.njit(
-                function,
-                parallel=parallel,
-                nogil=True,
-                boundscheck=False,
-                error_model="numpy",
-                cache=can_cache(),
-            )
-
-    return compiled
+    with kept_in(FOLDER):
+        return numba.njit(function, nogil=True, boundscheck=False, error_model="numpy", cache=can_cache())

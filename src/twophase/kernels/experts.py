@@ -7,14 +7,13 @@ from math import exp as scalar_exp
 from typing import Any
 
 import numpy as np
-from numba import prange
 
 from twophase.kernels.compiling import kernel
 from twophase.kernels.lanes import LANES, add, fma, load, mul, splat, store
-from twophase.kernels.rows import SHARED_OUT
+from twophase.kernels.threads import SHARED_OUT, share_out
 
 
-@kernel()
+@kernel
 def route_row(logits: Any, row: int, experts: int, renormalised: bool, chosen: Any, weights: Any) -> None:
     """The likeliest experts, of equal ones the first; probabilities are over all experts, or the chosen."""
     top_k = chosen.shape[1]
@@ -43,7 +42,15 @@ def route_row(logits: Any, row: int, experts: int, renormalised: bool, chosen: A
         weights[row, j] /= whole
 
 
-@kernel(parallel=True)
+@kernel
+def route_rows(
+    first: int, last: int, logits: Any, experts: int, renormalised: bool, chosen: Any, weights: Any
+) -> None:
+    for row in range(first, last):
+        route_row(logits, row, experts, renormalised, chosen, weights)
+
+
+@kernel
 def route(
     logits: Any, experts: int, renormalised: bool, chosen: Any, weights: Any, starts: Any, places: Any,
     threads: int,
@@ -54,13 +61,8 @@ def route(
     weight, and its row among all choices sorted by expert; starts: [experts + 1], each expert's first row.
     """
     rows = logits.shape[0]
-    if rows * experts < SHARED_OUT // LANES:
-        for row in range(rows):
-            route_row(logits, row, experts, renormalised, chosen, weights)
-    else:
-        for thread in prange(threads):
-            for row in range(rows * thread // threads, rows * (thread + 1) // threads):
-                route_row(logits, row, experts, renormalised, chosen, weights)
+    threads = threads if rows * experts >= SHARED_OUT // LANES else 1
+    share_out(route_rows, rows, threads, (logits, experts, renormalised, chosen, weights))
     starts[:] = 0
     for row in range(rows):
         for j in range(chosen.shape[1]):
@@ -73,44 +75,39 @@ def route(
             places[row, j] += starts[chosen[row, j]]
 
 
-@kernel()
-def spread_row(x: Any, places: Any, row: int, out: Any) -> None:
-    for j in range(places.shape[1]):
-        for i in range(x.shape[1]):
-            out[places[row, j], i] = x[row, i]
+@kernel
+def spread_rows(first: int, last: int, x: Any, places: Any, out: Any) -> None:
+    for row in range(first, last):
+        for j in range(places.shape[1]):
+            for i in range(x.shape[1]):
+                out[places[row, j], i] = x[row, i]
 
 
-@kernel(parallel=True)
+@kernel
 def spread(x: Any, places: Any, out: Any, threads: int) -> None:
     """out[places[row, j]] = x[row]."""
-    rows = x.shape[0]
-    if out.size < SHARED_OUT:
-        for row in range(rows):
-            spread_row(x, places, row, out)
-    else:
-        for thread in prange(threads):
-            for row in range(rows * thread // threads, rows * (thread + 1) // threads):
-                spread_row(x, places, row, out)
+    share_out(spread_rows, len(x), threads if out.size >= SHARED_OUT else 1, (x, places, out))
 
 
-@kernel()
-def gather_row(
-    y: Any, places: Any, weights: Any, shared: Any, gates: Any, gate: int, row: int, out: Any
+@kernel
+def gather_rows(
+    first: int, last: int, y: Any, places: Any, weights: Any, shared: Any, gates: Any, gate: int, out: Any
 ) -> None:
     width = out.shape[1]
-    open_ = np.float32(1)
-    if gate >= 0:
-        open_ = np.float32(1 / (1 + scalar_exp(-gates[row, gate])))
-    for i in range(0, width, LANES):
-        value = splat(np.float32(0))
-        for j in range(places.shape[1]):
-            value = fma(load(y, places[row, j] * width + i), splat(weights[row, j]), value)
-        if shared.size:
-            value = add(value, mul(load(shared, row * width + i), splat(open_)))
-        store(out, row * width + i, value)
+    for row in range(first, last):
+        open_ = np.float32(1)
+        if gate >= 0:
+            open_ = np.float32(1 / (1 + scalar_exp(-gates[row, gate])))
+        for i in range(0, width, LANES):
+            value = splat(np.float32(0))
+            for j in range(places.shape[1]):
+                value = fma(load(y, places[row, j] * width + i), splat(weights[row, j]), value)
+            if shared.size:
+                value = add(value, mul(load(shared, row * width + i), splat(open_)))
+            store(out, row * width + i, value)
 
 
-@kernel(parallel=True)
+@kernel
 def gather(
     y: Any, places: Any, weights: Any, shared: Any, gates: Any, gate: int, out: Any, threads: int
 ) -> None:
@@ -118,11 +115,5 @@ def gather(
 
     shared: empty where there is no shared expert; gate: -1 where it is not gated.
     """
-    rows = out.shape[0]
-    if y.size < SHARED_OUT:
-        for row in range(rows):
-            gather_row(y, places, weights, shared, gates, gate, row, out)
-    else:
-        for thread in prange(threads):
-            for row in range(rows * thread // threads, rows * (thread + 1) // threads):
-                gather_row(y, places, weights, shared, gates, gate, row, out)
+    threads = threads if y.size >= SHARED_OUT else 1
+    share_out(gather_rows, len(out), threads, (y, places, weights, shared, gates, gate, out))

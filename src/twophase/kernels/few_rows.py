@@ -3,18 +3,18 @@
 from typing import Any
 
 import numpy as np
-from numba import prange
 
 from twophase.kernels.blocks import EXPERT, FIRST_ROW, LAST_ROW
 from twophase.kernels.compiling import kernel
 from twophase.kernels.lanes import LANES, load, next_task, splat, store
 from twophase.kernels.panel_tiles import direct_tile, group_size, k_a_word, max_rows_of_pairs
+from twophase.kernels.threads import share_out
 from twophase.kernels.tile import max_rows
 
 K_BLOCK = 256  # of a panel that stays in the first-level cache while several tiles of rows pass it
 
 
-@kernel()
+@kernel
 def multiply_tile(
     x: Any,
     x_scales: Any,
@@ -71,10 +71,11 @@ def multiply_tile(
         p += 1
 
 
-@kernel()
+@kernel
 def multiply_few(
-    x: Any, x_scales: Any, w: Any, scales: Any, bias: Any, blocks: Any, ends: Any, y: Any, counter: Any
-) -> None:
+    _: int, __: int, x: Any, x_scales: Any, w: Any, scales: Any, bias: Any, blocks: Any, ends: Any, y: Any,
+    counter: Any,
+) -> None:  # fmt: skip
     """Take a share of the panels, for a block of rows, at a time until none is left."""
     panels = y.shape[1] // LANES
     shares = len(ends) - 1
@@ -91,7 +92,7 @@ def multiply_few(
         task = next_task(counter)
 
 
-@kernel(parallel=True)
+@kernel
 def few_rows(
     x: Any,
     x_scales: Any,
@@ -105,5 +106,4 @@ def few_rows(
     threads: int,
 ) -> None:
     """y = x · w + bias, x: bf16, float32, or int16 with scales; a task is panels ends[i]..ends[i + 1]."""
-    for _ in prange(threads):
-        multiply_few(x, x_scales, w, scales, bias, blocks, ends, y, counter)
+    share_out(multiply_few, threads, threads, (x, x_scales, w, scales, bias, blocks, ends, y, counter))

@@ -6,7 +6,7 @@ from numba import types
 
 from twophase.kernels.compiling import intrinsic, kernel
 from twophase.kernels.lanes import F32, I32, I64, LANES, get
-from twophase.kernels.operands import FORMATS, GROUP, K_A_WORD
+from twophase.kernels.operands import FORMATS, GROUP, K_A_WORD, k_of_a_word
 from twophase.kernels.panel_tiles import byte_address
 
 
@@ -35,18 +35,12 @@ def word_values(typingctx, w, at, out, out_at):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def k_of_a_word(typingctx, w):  # type: ignore[no-untyped-def]
-    count = K_A_WORD[FORMATS[w.dtype]]
-    return types.intp(w), lambda context, b, signature, args: I64(count)
-
-
-@intrinsic
 def k_of_a_group(typingctx, w):  # type: ignore[no-untyped-def]
     count = GROUP.get(FORMATS[w.dtype], 1 << 40)
     return types.intp(w), lambda context, b, signature, args: I64(count)
 
 
-@kernel()
+@kernel
 def gather_row(w: Any, scales: Any, row: int, k: int, out: Any, out_at: int) -> None:
     """out[out_at : out_at + k] = row `row` of the matrix [n, k] in these panels, in whichever format."""
     each, group = k_of_a_word(w), k_of_a_group(w)

@@ -23,6 +23,7 @@ F32S = ir.VectorType(F32, LANES)
 I32S = ir.VectorType(I32, LANES)
 I16S = ir.VectorType(I16, LANES)
 POINTER = I8.as_pointer()
+FIRST_LEVEL, SECOND_LEVEL = 3, 2  # of cache, as prefetches count them
 
 
 class LanesType(types.Type):
@@ -50,6 +51,10 @@ def integers(value: int) -> ir.Constant:
 def broadcast(b: ir.IRBuilder, scalar: ir.Value, vector: ir.VectorType) -> ir.Value:
     undefined = ir.Constant(vector, ir.Undefined)
     return b.shuffle_vector(b.insert_element(undefined, scalar, I32(0)), undefined, integers(0))
+
+
+def prefetch_line(b: ir.IRBuilder, pointer: ir.Value, level: int) -> None:
+    call(b, "llvm.prefetch.p0", pointer, I32(0), I32(level), I32(1), returns=ir.VoidType())
 
 
 def call(b: ir.IRBuilder, name: str, *args: ir.Value, returns: ir.Type = F32S) -> ir.Value:
@@ -114,22 +119,6 @@ def get(typingctx, array, at):  # type: ignore[no-untyped-def]
         return b.load(address, typ=F32, align=4)
 
     return types.float32(array, types.intp), generate
-
-
-@intrinsic
-def put(typingctx, array, at, value):  # type: ignore[no-untyped-def]
-    """array[at] = one float32."""
-
-    def generate(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        address = array_address(context, b, array, args[0], args[1])
-        if array.dtype == types.uint16:
-            rounded = b.extract_element(narrow(b, broadcast(b, args[2], F32S)), I32(0))
-            b.store(rounded, b.bitcast(address, I16.as_pointer()), align=2)
-        else:
-            b.store(args[2], b.bitcast(address, F32.as_pointer()), align=4)
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, types.float32), generate
 
 
 @intrinsic

@@ -28,7 +28,7 @@ MOST_VIEWS = 1000
 _kept = threading.local()  # scratch memory, and views of it
 NO_BIAS = np.zeros(0, np.float32)
 NO_SCALES = np.zeros(0, np.float32)
-FEW = {"bf16": 20, "bf16_dot": 14, "float32": 12, "int8": 12, "int4": 12}  # rows for which x isn't packed
+FEW = {"bf16": 20, "bf16_dot": 14, "float32": 12, "int8": 20, "int4": 16}  # rows for which x isn't packed
 
 
 def linear(x: Array, w: Panels, bias: Array, y: Array, threads: int) -> None:

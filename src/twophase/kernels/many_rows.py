@@ -4,7 +4,6 @@ of a block of rows pass it."""
 from typing import Any
 
 import numpy as np
-from numba import prange
 
 from twophase.kernels.blocks import EXPERT, FIRST_ROW, FIRST_TILE, LAST_ROW
 from twophase.kernels.compiling import kernel
@@ -20,14 +19,15 @@ from twophase.kernels.panel_tiles import (
     ready,
     unpack,
 )
+from twophase.kernels.threads import share_out
 from twophase.kernels.tile import PANELS
 
 
-@kernel()
+@kernel
 def pack_tiles(
-    x: Any, w: Any, blocks: Any, tiles: int, depth: int, packed: Any, part: int, parts: int
+    first: int, last: int, x: Any, w: Any, blocks: Any, tiles: int, depth: int, packed: Any
 ) -> None:
-    """packed [k / depth][tiles][depth][rows of a whole tile], of every `parts`th tile of x from `part` on."""
+    """packed [k / depth][tiles][depth][rows of a whole tile], of tiles first..last of x."""
     k, most = x.shape[1], max_packed_rows(w, x)
     for block in range(len(blocks)):
         row, rows = blocks[block, FIRST_ROW], blocks[block, LAST_ROW] - blocks[block, FIRST_ROW]
@@ -35,7 +35,7 @@ def pack_tiles(
         for tile in range(count):
             number = blocks[block, FIRST_TILE] + tile
             height = rows // count + (1 if tile < rows % count else 0)
-            if number % parts == part:
+            if first <= number < last:
                 for start in range(0, k, depth):
                     size = min(depth, k - start)
                     at = start * most * tiles + number * most * size
@@ -43,7 +43,7 @@ def pack_tiles(
             row += height
 
 
-@kernel()
+@kernel
 def begin(bias: Any, rows: int, first: int, last: int, sums: Any) -> None:
     """sums [panels / PANELS][rows][PANELS·16] = bias, or 0."""
     for p in range(first, last):
@@ -54,7 +54,7 @@ def begin(bias: Any, rows: int, first: int, last: int, sums: Any) -> None:
             store(sums, (pair * rows + row * side + p - first - pair) * LANES, start)
 
 
-@kernel()
+@kernel
 def finish(sums: Any, row: int, rows: int, first: int, last: int, y: Any) -> None:
     """y[row : row + rows] of panels first..last = sums."""
     for pair in range(0, last - first, PANELS):
@@ -65,7 +65,7 @@ def finish(sums: Any, row: int, rows: int, first: int, last: int, y: Any) -> Non
                 store(y, (row + r) * y.shape[1] + (first + pair + i) * LANES, value)
 
 
-@kernel()
+@kernel
 def multiply_block(
     packed: Any, x_scales: Any, k: int, tiles: int, depth: int, w: Any, scales: Any, first_tile: int,
     first_row: int, rows: int, before: int, first: int, last: int, sums: Any, buffer: Any,
@@ -109,12 +109,13 @@ def multiply_block(
                 xs_at += height * groups
 
 
-@kernel()
+@kernel
 def multiply_many(
-    packed: Any, x_scales: Any, k: int, tiles: int, depth: int, w: Any, scales: Any, bias: Any, blocks: Any,
-    ends: Any, side: int, y: Any, sums: Any, buffer: Any, counter: Any,
+    thread: int, _: int, packed: Any, x_scales: Any, k: int, tiles: int, depth: int, w: Any, scales: Any,
+    bias: Any, blocks: Any, ends: Any, side: int, y: Any, all_sums: Any, all_buffers: Any, counter: Any,
 ) -> None:  # fmt: skip
     """Take a share of the panels, for a block of rows, at a time, `side` of them side by side."""
+    sums, buffer = all_sums[thread], all_buffers[thread]
     panels = y.shape[1] // LANES
     tasks = len(blocks) * (len(ends) - 1)
     task = next_task(counter)
@@ -132,16 +133,12 @@ def multiply_many(
         task = next_task(counter)
 
 
-@kernel(parallel=True)
+@kernel
 def many_rows(
     x: Any, x_scales: Any, w: Any, scales: Any, bias: Any, blocks: Any, tiles: int, depth: int, ends: Any,
     side: int, y: Any, packed: Any, sums: Any, buffer: Any, counter: Any, threads: int,
 ) -> None:  # fmt: skip
     """y = x · w + bias; a task is panels ends[i]..ends[i + 1]; packed, sums, buffer: scratch (by thread)."""
-    for thread in prange(threads):
-        pack_tiles(x, w, blocks, tiles, depth, packed, thread, threads)
-    for thread in prange(threads):
-        multiply_many(
-            packed, x_scales, x.shape[1], tiles, depth, w, scales, bias, blocks, ends, side, y,
-            sums[thread], buffer[thread], counter,
-        )  # fmt: skip
+    share_out(pack_tiles, tiles, threads, (x, w, blocks, tiles, depth, packed))
+    own = (packed, x_scales, x.shape[1], tiles, depth, w, scales, bias, blocks, ends, side, y)
+    share_out(multiply_many, threads, threads, (*own, sums, buffer, counter))

@@ -22,7 +22,8 @@ import numpy as np
 from llvmlite import binding, ir
 from numba import types
 
-from twophase.kernels.lanes import F32, F32S, FEATURES, I16, I32, I32S, LANES, broadcast, call, integers
+from twophase.kernels.compiling import intrinsic
+from twophase.kernels.lanes import F32, F32S, FEATURES, I16, I32, I32S, I64, LANES, broadcast, call, integers
 
 HAS_BF16_DOT = bool(FEATURES.get("avx512bf16"))
 HAS_INT16_DOT = bool(FEATURES.get("avx512vnni"))
@@ -171,6 +172,13 @@ def pair_products(b: ir.IRBuilder, w: ir.Value, x: ir.Value, total: ir.Value) ->
     high, sixteen = b.mul(b.ashr(w, integers(16)), b.ashr(x, integers(16))), integers(16)
     low = b.mul(*(b.ashr(b.shl(pair, sixteen), sixteen) for pair in (w, x)))
     return b.add(total, b.add(low, high))
+
+
+@intrinsic
+def k_of_a_word(typingctx, w):  # type: ignore[no-untyped-def]
+    """How many k of each lane lie side by side in panels of this type."""
+    count = K_A_WORD[FORMATS[w.dtype]]
+    return types.intp(w), lambda context, b, signature, args: I64(count)
 
 
 @cache

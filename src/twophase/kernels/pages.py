@@ -8,16 +8,23 @@ from numba import types
 from numba.core import cgutils
 
 from twophase.kernels.compiling import intrinsic
-from twophase.kernels.lanes import F32S, I1, I8, I32, I64, POINTER, array_address, call, constant
+from twophase.kernels.lanes import (
+    F32S,
+    FIRST_LEVEL,
+    I1,
+    I8,
+    I64,
+    POINTER,
+    SECOND_LEVEL,
+    array_address,
+    constant,
+    prefetch_line,
+)
 from twophase.kernels.operands import REGISTERS_A_VECTOR, WORD_BYTES, Operands
+from twophase.kernels.tile import emit_rows
 
 PAGES_OF_ONE_ROW = 4  # side by side, so that sums enough are under way
-FIRST_LEVEL, SECOND_LEVEL = 3, 2  # of cache, as prefetches count them
 NEXT_BYTES = 1024  # how far ahead lines come on from the second level
-
-
-def prefetch_line(b: ir.IRBuilder, pointer: ir.Value, level: int) -> None:
-    call(b, "llvm.prefetch.p0", pointer, I32(0), I32(level), I32(1), returns=ir.VoidType())
 
 
 def page_function(module: ir.Module, operands: Operands, rows: int, pages: int, ahead: bool) -> ir.Function:
@@ -114,14 +121,11 @@ def page_tile(typingctx, rows, k, w, pages, near, x, x_at, x_row, y, y_at, y_row
             b.trunc(accumulate_, I1),
             *[b.inttoptr(place, POINTER) for place in places],
         ]
-        done = b.append_basic_block("multiplied")
-        switch = b.switch(rows_, done)
-        for some in range(1, most_rows(operands, count) + 1):
-            with b.goto_block(b.append_basic_block(f"rows{some}")):
-                switch.add_case(I64(some), b.block)
-                b.call(page_function(b.module, operands, some, count, ahead), arguments)
-                b.branch(done)
-        b.position_at_end(done)
+
+        def function(some: int) -> ir.Function:
+            return page_function(b.module, operands, some, count, ahead)
+
+        emit_rows(b, rows_, most_rows(operands, count), function, arguments)
         return context.get_dummy_value()
 
     i, places = types.intp, types.UniTuple(types.intp, count)
@@ -139,13 +143,6 @@ def _most_rows(pages: int) -> Any:
 
 rows_of_a_page = _most_rows(1)  # at most, of a tile
 rows_of_two_pages = _most_rows(2)
-
-
-@intrinsic
-def k_of_a_word(typingctx, w):  # type: ignore[no-untyped-def]
-    """How many k of each lane lie side by side in pages of this type."""
-    count = Operands(w.dtype, types.float32).k_a_word
-    return types.intp(w), lambda context, b, signature, args: I64(count)
 
 
 @intrinsic

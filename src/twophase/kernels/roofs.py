@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import prange, types
+from numba import types
 
 from twophase.kernels.compiling import intrinsic, kernel
 from twophase.kernels.lanes import I8, I32, I32S, I64, LANES, array_address, call, constant, integers
 from twophase.kernels.operands import BF16S, REGISTERS, REGISTERS_A_VECTOR, Operands
+from twophase.kernels.threads import share_out
 from twophase.kernels.tile import PANELS, max_rows, tile
 
 LINE = 64  # bytes that one load of 16 lanes takes
@@ -93,40 +94,55 @@ def multiply_in_registers(typingctx, w, x, repeats):  # type: ignore[no-untyped-
 _CHAINS = max(1, (REGISTERS - 4) // REGISTERS_A_VECTOR)  # enough to hide the latency, few enough to fit
 
 
-@kernel(parallel=True)
+@kernel
+def read_share(first: int, last: int, array: Any, streams: int, ahead: int, found: Any, threads: int) -> None:
+    for thread in range(first, last):
+        begin, end = array.size * thread // threads, array.size * (thread + 1) // threads
+        share = (end - begin) // streams // BLOCK * BLOCK
+        bits = 0
+        for at in range(0, share, BLOCK):
+            for stream in range(streams):
+                start = begin + stream * share + at
+                bits |= read(array, start, start + BLOCK, ahead)
+        found[thread] = bits
+
+
+@kernel
 def read_all(array: Any, streams: int, ahead: int, found: Any, threads: int) -> None:
     """Read the whole buffer once, each thread its share, as `streams` sequences side by side by blocks.
 
     found: [threads], where what was read is left, lest the compiler drop the reading.
     """
-    for thread in prange(threads):
-        first, last = array.size * thread // threads, array.size * (thread + 1) // threads
-        share = (last - first) // streams // BLOCK * BLOCK
-        bits = 0
-        for at in range(0, share, BLOCK):
-            for stream in range(streams):
-                start = first + stream * share + at
-                bits |= read(array, start, start + BLOCK, ahead)
-        found[thread] = bits
+    share_out(read_share, threads, threads, (array, streams, ahead, found, threads))
 
 
-@kernel(parallel=True)
-def multiply_all(w: Any, x: Any, repeats: int, found: Any, threads: int) -> None:
-    for thread in prange(threads):
+@kernel
+def multiply_share(first: int, last: int, w: Any, x: Any, repeats: int, found: Any) -> None:
+    for thread in range(first, last):
         found[thread] = multiply_in_registers(w, x, repeats)
 
 
-@kernel(parallel=True)
-def tile_all(w: Any, x: Any, y: Any, k: int, repeats: int, threads: int) -> None:
-    """The engine's own tile, over operands that stay in the first-level cache."""
+@kernel
+def multiply_all(w: Any, x: Any, repeats: int, found: Any, threads: int) -> None:
+    share_out(multiply_share, threads, threads, (w, x, repeats, found))
+
+
+@kernel
+def tile_share(first: int, last: int, w: Any, x: Any, y: Any, k: int, repeats: int) -> None:
     rows = max_rows(w, x)
-    for thread in prange(threads):
+    for thread in range(first, last):
         out = y[thread * rows * PANELS * LANES :]
         for _ in range(repeats):
             if PANELS == 2:
                 tile(rows, k, w, (0, LANES * k), x, 0, k, out, 0, PANELS * LANES, 0)
             else:
                 tile(rows, k, w, (0,), x, 0, k, out, 0, PANELS * LANES, 0)
+
+
+@kernel
+def tile_all(w: Any, x: Any, y: Any, k: int, repeats: int, threads: int) -> None:
+    """The engine's own tile, over operands that stay in the first-level cache."""
+    share_out(tile_share, threads, threads, (w, x, y, k, repeats))
 
 
 def bytes_read(array: np.ndarray[Any, Any], streams: int, threads: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import prange, types
+from numba import types
 
 from twophase.kernels.compiling import intrinsic, kernel
 from twophase.kernels.lanes import (
@@ -27,9 +27,9 @@ from twophase.kernels.lanes import (
     total,
 )
 from twophase.kernels.lanes import lanes as lanes_type
+from twophase.kernels.threads import SHARED_OUT, share_out
 
 TOP = np.float32(32767)
-SHARED_OUT = 1 << 15  # elements from which threads pay
 
 
 @intrinsic
@@ -45,8 +45,8 @@ def store_rounded(typingctx, array, at, value):  # type: ignore[no-untyped-def]
     return types.void(array, types.intp, lanes_type), generate
 
 
-@kernel()
-def round_rows(x: Any, group: int, first: int, last: int, rounded: Any, scales: Any) -> None:
+@kernel
+def round_rows(first: int, last: int, x: Any, group: int, rounded: Any, scales: Any) -> None:
     k, nothing = x.shape[1], splat(np.float32(0))
     groups = -(-k // group)
     for row in range(first, last):
@@ -65,12 +65,7 @@ def round_rows(x: Any, group: int, first: int, last: int, rounded: Any, scales: 
                 store_rounded(rounded, i, mul(load(x, i), steps))
 
 
-@kernel(parallel=True)
+@kernel
 def round_to_int16(x: Any, group: int, rounded: Any, scales: Any, threads: int) -> None:
     """rounded [rows, k] int16, flat, and scales [rows, groups], flat: x = rounded · scale, nearly."""
-    rows = len(x)
-    if x.size < SHARED_OUT:
-        round_rows(x, group, 0, rows, rounded, scales)
-    else:
-        for thread in prange(threads):
-            round_rows(x, group, rows * thread // threads, rows * (thread + 1) // threads, rounded, scales)
+    share_out(round_rows, len(x), threads if x.size >= SHARED_OUT else 1, (x, group, rounded, scales))

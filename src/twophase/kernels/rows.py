@@ -7,7 +7,6 @@ product takes, is float32 or bf16 by its array's type. A norm or bias that a mod
 from typing import Any
 
 import numpy as np
-from numba import prange
 
 from twophase.kernels.compiling import kernel
 from twophase.kernels.gathering import gather_row
@@ -26,15 +25,15 @@ from twophase.kernels.lanes import (
     sub,
     total,
 )
+from twophase.kernels.threads import SHARED_OUT, share_out
 
 # As `activate` numbers them.
 ACTIVATIONS = {"silu": 0, "gelu_tanh": 1, "relu": 2, "relu2": 3}
-SHARED_OUT = 1 << 15  # elements from which on work is shared out: less is done sooner than threads are woken
 
 
-@kernel()
+@kernel
 def embed_rows(
-    table: Any, scales: Any, ids: Any, scale: Any, learned: Any, positions: Any, h: Any, first: int, last: int
+    first: int, last: int, table: Any, scales: Any, ids: Any, scale: Any, learned: Any, positions: Any, h: Any
 ) -> None:
     width, flat = h.shape[1], h.reshape(h.size)
     for row in range(first, last):
@@ -47,7 +46,7 @@ def embed_rows(
             store(h, at + i, value)
 
 
-@kernel(parallel=True)
+@kernel
 def embed(
     table: Any, scales: Any, ids: Any, scale: Any, learned: Any, positions: Any, h: Any, threads: int
 ) -> None:
@@ -55,16 +54,11 @@ def embed(
 
     table, scales: in panels, as a head is; learned: float32 [positions, width], flat.
     """
-    rows = ids.size
-    if h.size < SHARED_OUT:
-        embed_rows(table, scales, ids, scale, learned, positions, h, 0, rows)
-    else:
-        for thread in prange(threads):
-            first, last = rows * thread // threads, rows * (thread + 1) // threads
-            embed_rows(table, scales, ids, scale, learned, positions, h, first, last)
+    threads = threads if h.size >= SHARED_OUT else 1
+    share_out(embed_rows, ids.size, threads, (table, scales, ids, scale, learned, positions, h))
 
 
-@kernel()
+@kernel
 def norm_scale(h: Any, at: int, width: int, real_width: int, eps: Any) -> Any:
     """1 / sqrt(mean of squares + eps) of h[at : at + width]; real_width leaves padding out of the mean."""
     squares = splat(np.float32(0))
@@ -74,7 +68,7 @@ def norm_scale(h: Any, at: int, width: int, real_width: int, eps: Any) -> Any:
     return np.float32(1) / np.sqrt(total(squares) / np.float32(real_width) + eps)
 
 
-@kernel()
+@kernel
 def mean_and_scale(h: Any, at: int, width: int, real_width: int, eps: Any) -> Any:
     """A layer norm's mean, and 1 / sqrt(variance + eps)."""
     sums, squares = splat(np.float32(0)), splat(np.float32(0))
@@ -87,7 +81,7 @@ def mean_and_scale(h: Any, at: int, width: int, real_width: int, eps: Any) -> An
     return mean, np.float32(1) / np.sqrt(total(squares) / np.float32(real_width) + eps)
 
 
-@kernel()
+@kernel
 def norm_row(
     h: Any, at: int, real_width: int, eps: Any, centred: bool, weight: Any, bias: Any, out: Any, more: Any
 ) -> None:
@@ -110,32 +104,27 @@ def norm_row(
         store(out, at + i, value)
 
 
-@kernel()
+@kernel
 def norm_rows(
-    h: Any, weight: Any, bias: Any, real_width: int, eps: Any, centred: bool, x: Any, first: int, last: int
+    first: int, last: int, h: Any, weight: Any, bias: Any, real_width: int, eps: Any, centred: bool, x: Any
 ) -> None:
     for row in range(first, last):
         norm_row(h, row * h.shape[1], real_width, eps, centred, weight, bias, x, np.float32(0))
 
 
-@kernel(parallel=True)
+@kernel
 def norm(
     h: Any, weight: Any, bias: Any, real_width: int, eps: Any, centred: bool, x: Any, threads: int
 ) -> None:
     """x = norm of h, row by row: RMS, or a layer norm where `centred`; h itself where weight is empty."""
-    rows = h.shape[0]
-    if h.size < SHARED_OUT:
-        norm_rows(h, weight, bias, real_width, eps, centred, x, 0, rows)
-    else:
-        for thread in prange(threads):
-            first, last = rows * thread // threads, rows * (thread + 1) // threads
-            norm_rows(h, weight, bias, real_width, eps, centred, x, first, last)
+    threads = threads if h.size >= SHARED_OUT else 1
+    share_out(norm_rows, len(h), threads, (h, weight, bias, real_width, eps, centred, x))
 
 
-@kernel()
+@kernel
 def add_norm_rows(
-    h: Any, y: Any, scale: Any, post_weight: Any, post_bias: Any, weight: Any, bias: Any, real_width: int,
-    eps: Any, centred: bool, x: Any, first: int, last: int,
+    first: int, last: int, h: Any, y: Any, scale: Any, post_weight: Any, post_bias: Any, weight: Any,
+    bias: Any, real_width: int, eps: Any, centred: bool, x: Any,
 ) -> None:  # fmt: skip
     for row in range(first, last):
         at = row * h.shape[1]
@@ -143,26 +132,35 @@ def add_norm_rows(
         norm_row(h, at, real_width, eps, centred, weight, bias, x, np.float32(0))
 
 
-@kernel(parallel=True)
+@kernel
 def add_norm(
     h: Any, y: Any, scale: Any, post_weight: Any, post_bias: Any, weight: Any, bias: Any, real_width: int,
     eps: Any, centred: bool, x: Any, threads: int,
 ) -> None:  # fmt: skip
     """h += scale · y, or its norm where post_weight is given; then x = norm of h, as `norm` does."""
-    rows = h.shape[0]
-    if h.size < SHARED_OUT:
-        add_norm_rows(
-            h, y, scale, post_weight, post_bias, weight, bias, real_width, eps, centred, x, 0, rows
-        )  # fmt: skip
-    else:
-        for thread in prange(threads):
-            first, last = rows * thread // threads, rows * (thread + 1) // threads
-            add_norm_rows(
-                h, y, scale, post_weight, post_bias, weight, bias, real_width, eps, centred, x, first, last
-            )  # fmt: skip
+    threads = threads if h.size >= SHARED_OUT else 1
+    own = (h, y, scale, post_weight, post_bias, weight, bias, real_width, eps, centred, x)
+    share_out(add_norm_rows, len(h), threads, own)
 
 
-@kernel(parallel=True)
+@kernel
+def norm_wide_rows(
+    first: int, last: int, qkv: Any, heads: int, kv_heads: int, head_dim: int, q_norm: Any, k_norm: Any,
+    eps: Any,
+) -> None:  # fmt: skip
+    stride = qkv.shape[1]
+    width = stride // (heads + 2 * kv_heads)
+    for row in range(first, last):
+        for part in range(2):
+            at, count, weight = row * stride, heads, q_norm
+            if part:
+                at, count, weight = at + heads * width, kv_heads, k_norm
+            scale = splat(norm_scale(qkv, at, count * width, count * head_dim, eps))
+            for i in range(0, count * width, LANES):
+                store(qkv, at + i, mul(mul(load(qkv, at + i), scale), load(weight, i)))
+
+
+@kernel
 def norm_wide(
     qkv: Any, heads: int, kv_heads: int, head_dim: int, q_norm: Any, k_norm: Any, eps: Any, threads: int
 ) -> None:
@@ -170,20 +168,11 @@ def norm_wide(
 
     qkv: [rows, (heads + 2·kv_heads)·width]; the norms: [heads·width] and [kv_heads·width].
     """
-    rows, stride = qkv.shape
-    width = stride // (heads + 2 * kv_heads)
-    for thread in prange(threads):
-        for row in range(rows * thread // threads, rows * (thread + 1) // threads):
-            for part in range(2):
-                at, count, weight = row * stride, heads, q_norm
-                if part:
-                    at, count, weight = at + heads * width, kv_heads, k_norm
-                scale = splat(norm_scale(qkv, at, count * width, count * head_dim, eps))
-                for i in range(0, count * width, LANES):
-                    store(qkv, at + i, mul(mul(load(qkv, at + i), scale), load(weight, i)))
+    threads = threads if qkv.size >= SHARED_OUT else 1
+    share_out(norm_wide_rows, len(qkv), threads, (qkv, heads, kv_heads, head_dim, q_norm, k_norm, eps))
 
 
-@kernel()
+@kernel
 def activate_row(y: Any, at: int, kind: int, gated: bool, x: Any, row: int) -> None:
     width = x.shape[1]
     nothing, one = splat(np.float32(0)), splat(np.float32(1))
@@ -204,31 +193,33 @@ def activate_row(y: Any, at: int, kind: int, gated: bool, x: Any, row: int) -> N
         store(x, row * width + i, active)
 
 
-@kernel(parallel=True)
+@kernel
+def activate_rows(first: int, last: int, y: Any, kind: int, gated: bool, x: Any) -> None:
+    for row in range(first, last):
+        activate_row(y, row * y.shape[1], kind, gated, x, row)
+
+
+@kernel
 def activate(y: Any, kind: int, gated: bool, x: Any, threads: int) -> None:
     """x = activation(gate) · up, where y holds gate and up side by side; not gated, activation(y).
 
     kind: one of ACTIVATIONS; gelu_tanh is GELU's tanh form, relu2 the square of ReLU.
     """
-    rows = x.shape[0]
-    if x.size < SHARED_OUT:
-        for row in range(rows):
-            activate_row(y, row * y.shape[1], kind, gated, x, row)
-    else:
-        for thread in prange(threads):
-            for row in range(rows * thread // threads, rows * (thread + 1) // threads):
-                activate_row(y, row * y.shape[1], kind, gated, x, row)
+    share_out(activate_rows, len(x), threads if x.size >= SHARED_OUT else 1, (y, kind, gated, x))
 
 
-@kernel(parallel=True)
+@kernel
+def finish_lanes(first: int, last: int, logits: Any, scale: Any, cap: Any) -> None:
+    one, two = splat(np.float32(1)), splat(np.float32(2))
+    for i in range(first * LANES, last * LANES, LANES):
+        value = mul(load(logits, i), splat(scale))
+        if cap != 0:  # tanh u = 1 - 2 / (1 + e^2u)
+            u = mul(value, splat(np.float32(2) / cap))
+            value = mul(sub(one, div(two, add(one, exp(u)))), splat(cap))
+        store(logits, i, value)
+
+
+@kernel
 def finish_logits(logits: Any, scale: Any, cap: Any, threads: int) -> None:
     """logits ·= scale, and then cap · tanh(logits / cap) where cap is not 0. [rows, whole lanes]."""
-    one, two = splat(np.float32(1)), splat(np.float32(2))
-    count = logits.size // LANES
-    for thread in prange(threads):
-        for i in range(count * thread // threads, count * (thread + 1) // threads):
-            value = mul(load(logits, i * LANES), splat(scale))
-            if cap != 0:  # tanh u = 1 - 2 / (1 + e^2u)
-                u = mul(value, splat(np.float32(2) / cap))
-                value = mul(sub(one, div(two, add(one, exp(u)))), splat(cap))
-            store(logits, i * LANES, value)
+    share_out(finish_lanes, logits.size // LANES, threads, (logits, scale, cap))

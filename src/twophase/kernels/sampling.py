@@ -1,4 +1,4 @@
-"""One token a row from float32 logits: the largest, or a draw from those that top-k, top-p and min-p leave.
+"""One token a row drawn from float32 logits: from those that top-k, top-p and min-p leave.
 
 Rows lie `stride` apart in the flat array `logits` and are looked at in blocks of 256. The blocks' largest
 logits tell which blocks can hold anything of interest, so most rows are read once or twice, and nothing is
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import prange, types
+from numba import types
 
 from twophase.kernels.compiling import intrinsic, kernel
 from twophase.kernels.lanes import (
@@ -28,6 +28,7 @@ from twophase.kernels.lanes import (
     sub,
     total,
 )
+from twophase.kernels.threads import share_out
 
 BLOCK = 256
 UNROLL = 4  # largest values kept side by side, which hides the latency of comparing
@@ -35,7 +36,7 @@ BOTTOM = -32.0  # e^-32 of the largest weight is none: a whole vocabulary of it 
 HEADS = (32, 256)  # among so many the end of top-p is looked for first: most models are sure of themselves
 BINS_A_NAT, BINS = 64, 2048  # of a histogram of probability mass, where one is not
 
-# What a row asks for. inverse_temperature 0: the largest logit, and nothing else counts.
+# What a row asks for. inverse_temperature 0: nothing, it is left as it is.
 DRAW = np.dtype(
     [
         ("inverse_temperature", np.float32),
@@ -88,7 +89,7 @@ def any_between(typingctx, value, lower, upper):  # type: ignore[no-untyped-def]
     return types.boolean(lanes, lanes, lanes), generate
 
 
-@kernel()
+@kernel
 def largest_of(logits: Any, first: int, last: int) -> Any:
     """The largest of logits[first : last], NaN where one is NaN."""
     nothing = splat(np.float32(-np.inf))
@@ -111,7 +112,7 @@ def largest_of(logits: Any, first: int, last: int) -> Any:
     return found
 
 
-@kernel()
+@kernel
 def weigh(logits: Any, first: int, last: int, floor: Any, best: Any, slope: Any, weights: Any) -> Any:
     """weights[: last - first] = e^(slope · (logit - best)), 0 below the floor or e^BOTTOM; their sum.
 
@@ -133,36 +134,47 @@ def weigh(logits: Any, first: int, last: int, floor: Any, best: Any, slope: Any,
     return total(sums)
 
 
-@kernel(parallel=True)
+@kernel
+def maxima_of(first: int, last: int, logits: Any, stride: int, vocabulary: int, maxima: Any) -> None:
+    blocks = maxima.shape[1]
+    for each in range(first, last):
+        row, start = each // blocks, each % blocks * BLOCK
+        end = min(start + BLOCK, vocabulary)
+        maxima[row, each % blocks] = largest_of(logits, row * stride + start, row * stride + end)
+
+
+@kernel
 def block_maxima(logits: Any, stride: int, vocabulary: int, maxima: Any, threads: int) -> None:
     """maxima: [rows, blocks], the largest logit of each block; NaN where one is NaN."""
-    blocks = maxima.shape[1]
-    for thread in prange(threads):
-        for each in range(maxima.size * thread // threads, maxima.size * (thread + 1) // threads):
-            row, first = each // blocks, each % blocks * BLOCK
-            last = min(first + BLOCK, vocabulary)
-            maxima[row, each % blocks] = largest_of(logits, row * stride + first, row * stride + last)
+    share_out(maxima_of, maxima.size, threads, (logits, stride, vocabulary, maxima))
 
 
-@kernel(parallel=True)
+@kernel
+def sums_of(
+    first: int, last: int, logits: Any, stride: int, vocabulary: int, maxima: Any, best: Any, slopes: Any,
+    sums: Any,
+) -> None:  # fmt: skip
+    blocks = sums.shape[1]
+    weights = np.empty(BLOCK, np.float32)
+    for each in range(first, last):
+        row, block = each // blocks, each % blocks
+        slope, at = slopes[row], row * stride
+        if slope > 0 and (maxima[row, block] - best[row]) * slope >= BOTTOM:
+            start = at + block * BLOCK
+            end = min(start + BLOCK, at + vocabulary)
+            sums[row, block] = weigh(logits, start, end, np.float32(-np.inf), best[row], slope, weights)
+
+
+@kernel
 def block_sums(
     logits: Any, stride: int, vocabulary: int, maxima: Any, best: Any, slopes: Any, sums: Any, threads: int
 ) -> None:
     """sums: [rows, blocks], of each block's weights, all 0 before. slopes: [rows], 1 / temperature, or 0 to
     skip a row."""
-    blocks = sums.shape[1]
-    for thread in prange(threads):
-        weights = np.empty(BLOCK, np.float32)
-        for each in range(sums.size * thread // threads, sums.size * (thread + 1) // threads):
-            row, block = each // blocks, each % blocks
-            slope, at = slopes[row], row * stride
-            if slope > 0 and (maxima[row, block] - best[row]) * slope >= BOTTOM:
-                first = at + block * BLOCK
-                last = min(first + BLOCK, at + vocabulary)
-                sums[row, block] = weigh(logits, first, last, np.float32(-np.inf), best[row], slope, weights)
+    share_out(sums_of, sums.size, threads, (logits, stride, vocabulary, maxima, best, slopes, sums))
 
 
-@kernel()
+@kernel
 def value_at(values: Any, weights: Any, before: float, target: float) -> Any:
     """The value at which `before` and the weights, from the largest value's, reach the target.
 
@@ -196,13 +208,13 @@ def value_at(values: Any, weights: Any, before: float, target: float) -> Any:
     return np.float32(-np.inf)
 
 
-@kernel()
+@kernel
 def kth_largest(values: Any, k: int) -> Any:
     """-inf where there are fewer than k."""
     return value_at(values.copy(), np.ones(values.size), 0.0, np.float64(k))
 
 
-@kernel()
+@kernel
 def gather(logits: Any, at: int, vocabulary: int, maxima: Any, floor: Any, values: Any) -> int:
     """The row's logits of at least `floor`, in order; how many. values: [vocabulary]."""
     size, bound, open_ = 0, splat(floor), splat(np.float32(np.inf))
@@ -219,12 +231,12 @@ def gather(logits: Any, at: int, vocabulary: int, maxima: Any, floor: Any, value
     return size
 
 
-@kernel()
+@kernel
 def weight_of(logit: Any, best: Any, slope: Any) -> float:
     return np.exp(np.float64(logit - best) * np.float64(slope))  # type: ignore[no-any-return]
 
 
-@kernel()
+@kernel
 def nucleus_end(values: Any, mass: float, target: float, best: Any, slope: Any) -> Any:
     """The value, from the largest, whose weight brings `mass` to the target, or -inf. Shuffles the values."""
     weights = np.empty(values.size)
@@ -233,12 +245,12 @@ def nucleus_end(values: Any, mass: float, target: float, best: Any, slope: Any) 
     return value_at(values, weights, mass, target)
 
 
-@kernel()
+@kernel
 def bin_of(logit: Any, best: Any, slope: Any) -> Any:
     return np.int32(min((best - logit) * slope * np.float32(BINS_A_NAT), np.float32(BINS - 1)))
 
 
-@kernel()
+@kernel
 def gather_bin(
     logits: Any, at: int, vocabulary: int, maxima: Any, bin_: int, best: Any, slope: Any, values: Any
 ) -> int:
@@ -260,7 +272,7 @@ def gather_bin(
     return size
 
 
-@kernel()
+@kernel
 def wide_nucleus_end(
     logits: Any, at: int, vocabulary: int, maxima: Any, target: float, best: Any, slope: Any, values: Any
 ) -> Any:
@@ -283,7 +295,7 @@ def wide_nucleus_end(
     return nucleus_end(values[:size], before, target, best, slope)
 
 
-@kernel()
+@kernel
 def floor_of(
     logits: Any, at: int, vocabulary: int, maxima: Any, sums: Any, best: Any, draw: Any, values: Any
 ) -> Any:
@@ -316,19 +328,7 @@ def floor_of(
     return floor
 
 
-@kernel()
-def first_of(logits: Any, at: int, maxima: Any, best: Any) -> int:
-    """The lowest id with the largest logit."""
-    block = 0
-    while maxima[block] != best:
-        block += 1
-    token = block * BLOCK
-    while logits[at + token] != best:
-        token += 1
-    return token
-
-
-@kernel()
+@kernel
 def draw_above(
     logits: Any, at: int, vocabulary: int, maxima: Any, sums: Any, floor: Any, best: Any, draw: Any
 ) -> int:
@@ -365,39 +365,37 @@ def draw_above(
     return token
 
 
-@kernel(parallel=True)
-def choose_tokens(
-    logits: Any,
-    stride: int,
-    vocabulary: int,
-    maxima: Any,
-    sums: Any,
-    best: Any,
-    draws: Any,
-    chosen: Any,
-    counter: Any,
-    threads: int,
-) -> None:
-    """chosen: [rows], a token each. best: [rows], the largest of maxima, finite; draws: [rows] of DRAW.
+@kernel
+def draw_some(
+    _: int, __: int, logits: Any, stride: int, vocabulary: int, maxima: Any, sums: Any, best: Any, draws: Any,
+    chosen: Any, counter: Any,
+) -> None:  # fmt: skip
+    """Take rows until none is left."""
+    values = np.empty(vocabulary, np.float32)
+    row = next_task(counter)
+    while row < chosen.size:
+        draw, at = draws[row], row * stride
+        if draw.inverse_temperature > 0:
+            floor = floor_of(logits, at, vocabulary, maxima[row], sums[row], best[row], draw, values)
+            chosen[row] = draw_above(logits, at, vocabulary, maxima[row], sums[row], floor, best[row], draw)
+        row = next_task(counter)
 
+
+@kernel
+def draw_tokens(
+    logits: Any, stride: int, vocabulary: int, maxima: Any, sums: Any, best: Any, draws: Any, chosen: Any,
+    counter: Any, threads: int,
+) -> None:  # fmt: skip
+    """chosen: [rows], a token for each that draws.
+
+    best: [rows], the largest of maxima, finite; draws: [rows] of DRAW;
     sums: [rows, blocks], needed where a row draws by top-p alone or without limits. counter: [1], 0.
     """
-    for _ in prange(threads):
-        values = np.empty(vocabulary, np.float32)
-        row = next_task(counter)
-        while row < chosen.size:
-            draw, at = draws[row], row * stride
-            if draw.inverse_temperature > 0:
-                floor = floor_of(logits, at, vocabulary, maxima[row], sums[row], best[row], draw, values)
-                chosen[row] = draw_above(
-                    logits, at, vocabulary, maxima[row], sums[row], floor, best[row], draw
-                )
-            else:
-                chosen[row] = first_of(logits, at, maxima[row], best[row])
-            row = next_task(counter)
+    own = (logits, stride, vocabulary, maxima, sums, best, draws, chosen, counter)
+    share_out(draw_some, threads, threads, own)
 
 
-@kernel()
+@kernel
 def likeliest(logits: Any, at: int, vocabulary: int, maxima: Any, ids: Any) -> None:
     """Fill `ids` with the likeliest tokens of the row at `at`, in order of their ids."""
     values = np.empty(vocabulary, np.float32)

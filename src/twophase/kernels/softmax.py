@@ -26,7 +26,7 @@ NEVER = np.float32(-1e30)
 MAX, SUM = 0, 1  # columns of a row's state, running or of one group
 
 
-@kernel()
+@kernel
 def cap(scores: Any, begin: int, end: int, softcap: Any) -> None:
     """scores = softcap · tanh(scores / softcap), with tanh u = 1 - 2 / (1 + e^2u)."""
     one, two, slope = splat(np.float32(1)), splat(np.float32(2)), splat(np.float32(2) / softcap)
@@ -35,7 +35,7 @@ def cap(scores: Any, begin: int, end: int, softcap: Any) -> None:
         store(scores, i, mul(bent, splat(softcap)))
 
 
-@kernel()
+@kernel
 def weigh(
     scores: Any, at: int, first: int, last: int, begin: int, end: int, softcap: Any, k_scales: Any,
     v_scales: Any, scale_at: int, weights: Any, w_at: int, state: Any, row: int,
@@ -69,7 +69,7 @@ def weigh(
     state[row, MAX], state[row, SUM] = top, total(sums)
 
 
-@kernel()
+@kernel
 def merge_state(state: Any, row: int, group: Any, at: int) -> Any:
     """Merge a group's maximum and sum into a row's running ones: the factors of their weighted values."""
     best = max(state[row, MAX], group[at, MAX])
@@ -80,14 +80,14 @@ def merge_state(state: Any, row: int, group: Any, at: int) -> Any:
     return old, new
 
 
-@kernel()
+@kernel
 def merge_values(out: Any, at: int, part: Any, part_at: int, width: int, old: Any, new: Any) -> None:
     for i in range(0, width, LANES):
         merged = fma(load(out, at + i), splat(old), mul(load(part, part_at + i), splat(new)))
         store(out, at + i, merged)
 
 
-@kernel()
+@kernel
 def merge(state: Any, out: Any, row: int, group: Any, part: Any, at: int, width: int) -> None:
     """Merge row `at` of a group's part into a row's running result."""
     if group[at, SUM] != 0:  # it sees some of the group; NaN goes on to the logits

@@ -22,15 +22,16 @@ from twophase.kernels.lanes import (
     I1,
     I8,
     I16S,
-    I32,
     I64,
     LANES,
     POINTER,
+    SECOND_LEVEL,
     array_address,
     broadcast,
     call,
     constant,
     integers,
+    prefetch_line,
     widen,
 )
 from twophase.kernels.operands import (
@@ -107,7 +108,7 @@ def tile_function(
         def word(panel: int) -> ir.Value:
             address = b.gep(w[panel], [b.mul(at, I64(WORD_BYTES))], source_etype=I8)
             if not stride:
-                prefetch(b, b.gep(address, [ahead], source_etype=I8))
+                prefetch_line(b, b.gep(address, [ahead], source_etype=I8), SECOND_LEVEL)
             return operands.load_word(b, address)
 
         if rows == 1:  # x stays, and panels come one by one
@@ -140,7 +141,7 @@ def tile_function(
         b.position_at_end(body)
         new = list(phis)
         if stride:
-            prefetch(b, b.gep(rest[-1], [b.mul(i, x_row)], source_etype=I8))
+            prefetch_line(b, b.gep(rest[-1], [b.mul(i, x_row)], source_etype=I8), SECOND_LEVEL)
         ahead = words_ahead(i)
         for u in range(unroll):
             new = step(b.add(i, I64(u)), ahead, new)
@@ -186,7 +187,7 @@ def tile_function(
             w_scales = []
             for panel in range(panels):
                 address = b.gep(scales[panel], [b.mul(number, I64(SCALE_BYTES))], source_etype=I8)
-                prefetch(b, b.gep(address, [scales_ahead], source_etype=I8))
+                prefetch_line(b, b.gep(address, [scales_ahead], source_etype=I8), SECOND_LEVEL)
                 w_scales.append(widen(b, b.load(address, typ=I16S, align=2)))
             x_scales, x_scales_row = rest[2 * panels : 2 * panels + 2]
             for row in range(rows):
@@ -201,10 +202,6 @@ def tile_function(
                     b.store(call(b, "llvm.fma.v16f32", value, scale, b.load(y_at, align=4)), y_at, align=4)
     b.ret_void()
     return function
-
-
-def prefetch(b: ir.IRBuilder, address: ir.Value) -> None:
-    call(b, "llvm.prefetch.p0", address, I32(0), I32(2), I32(1), returns=ir.VoidType())
 
 
 def emit_rows(b: Any, rows: Any, most: int, function: Any, arguments: list[Any]) -> None:

@@ -16,6 +16,8 @@ from twophase.scheduler.policy import Policy
 from twophase.scheduler.request import Limits
 from twophase.scheduler.state import KNOWN, MAX_OUTPUT, Ints, State, blocks_for, new_state
 
+FEW_SEQUENCES = 8  # decisions as they stand take them 0.4 ms a pass
+
 
 class Moves(NamedTuple):
     """What the scheduler calls in every pass. Policies call the others; what is rare stays as it is."""
@@ -25,9 +27,12 @@ class Moves(NamedTuple):
     dismiss: Callable[[State, Ints], None] = moves.dismiss
 
 
-def moves_for(chosen: Policy) -> tuple[Moves, Policy]:
-    """The moves and the policy, compiled where they can be; a policy that isn't ours stays as it is."""
-    if not can_compile():
+def moves_for(chosen: Policy, limits: Limits) -> tuple[Moves, Policy]:
+    """The moves and the policy, compiled where they can be; a policy that isn't ours stays as it is.
+
+    Compiling takes seconds: where few sequences run, it would save less than it costs.
+    """
+    if limits.max_sequences <= FEW_SEQUENCES or not can_compile():
         return Moves(), chosen
     functions = compiled()
     ours = any(chosen is each for each in policy.POLICIES.values())

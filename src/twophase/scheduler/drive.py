@@ -5,16 +5,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from twophase.cost.pass_ import Pass
-from twophase.records import Outcome as Ended
-from twophase.records import PassRecord
+from twophase.records import Outcome, PassRecord
 from twophase.scheduler.clock import Clock
 from twophase.scheduler.log import Log
-from twophase.scheduler.request import Outcome, Request
+from twophase.scheduler.request import PassOutcome, Request
 from twophase.scheduler.scheduler import Scheduler
 
 
 class Executor(Protocol):
-    def run(self, pass_: Pass) -> Outcome:
+    def run(self, pass_: Pass) -> PassOutcome:
         """Run the pass and say what each sequence kept and how many seconds it took."""
 
 
@@ -140,7 +139,7 @@ def note_cancelled(scheduler: Scheduler, log: Log) -> None:
             log.ended(request_id, "cancelled", "cancelled by the caller")
 
 
-def _end_all(scheduler: Scheduler, log: Log, outcome: Ended, reason: str) -> None:
+def _end_all(scheduler: Scheduler, log: Log, outcome: Outcome, reason: str) -> None:
     for request_id in list(log.open):
         scheduler.cancel(request_id)
         log.ended(request_id, outcome, reason)

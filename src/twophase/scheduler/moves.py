@@ -13,7 +13,6 @@ from twophase.scheduler.state import (
     BUDGET,
     BY_LENGTH,
     BY_PRIORITY,
-    CACHED,
     COMPUTED,
     DRAFTS,
     GRANTED,
@@ -242,7 +241,6 @@ def admit(state: State, slot: int, hits: int) -> None:
     state.seats[counts[N_RUNNING], RUNS] = slot
     counts[N_RUNNING] += 1
     if request[PREEMPTED] == 0 and state.settings[PREFIX_CACHE] > 0:
-        request[CACHED] = request[COMPUTED]
         counts[N_QUERIED] += request[KNOWN]
         counts[N_HIT] += request[COMPUTED]
 

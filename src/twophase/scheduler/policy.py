@@ -117,11 +117,11 @@ def may_admit(state: State) -> bool:
     return bool(counts[N_WAITING] > 0 and counts[N_SEATS] > 0 and counts[N_LOST] == 0)
 
 
-def admit_waiting(state: State, whole: bool) -> None:
+def admit_waiting(state: State, whole: bool, reserved: int) -> None:
     """The queue fills what is left of the budget, nobody past its head, and nobody where someone had to go.
 
-    All of a request must fit in the free blocks, not its first chunk alone. `whole`: a prompt is cut only
-    where nobody else is in the pass.
+    All of a request must fit in the free blocks but `reserved` ones, not its first chunk alone. `whole`: a
+    prompt is cut only where nobody else is in the pass.
     """
     counts, alone = state.counts, True
     while counts[LEFT] > 0 and may_admit(state):
@@ -129,7 +129,7 @@ def admit_waiting(state: State, whole: bool) -> None:
         hits = look_up(state, slot)
         rest = state.slots[slot, KNOWN] - hits * state.settings[BLOCK_SIZE]
         if (whole and not alone and rest > counts[LEFT]) or not fits(
-            state, hits, state.slots[slot, KNOWN], 0
+            state, hits, state.slots[slot, KNOWN], reserved
         ):
             break
         admit(state, slot, hits)
@@ -147,19 +147,20 @@ def continue_running(state: State) -> None:
 def decode_first(state: State) -> None:
     """Decodes, then the prompt under way, then the queue in order of arrival; the newest gives way.
 
-    A prompt is cut only by the end of the budget, so nobody is admitted behind one under way. The rules are
-    those of vLLM V1 (v1/core/sched/scheduler.py in 0.33) with its defaults.
+    A prompt is cut only by the end of the budget, or by rows spared for drafts; whoever is admitted behind it
+    takes no block that it will need. The rules are those of vLLM V1 (v1/core/sched/scheduler.py in 0.33)
+    with its defaults.
     """
     order_by(state, BY_ARRIVAL)
     continue_running(state)
-    admit_waiting(state, False)
+    admit_waiting(state, False, unfinished(state))
 
 
 def priority(state: State) -> None:
     """The same in order of priority, then of arrival; the newest of the lowest priority gives way."""
     order_by(state, BY_PRIORITY)
     continue_running(state)
-    admit_waiting(state, False)
+    admit_waiting(state, False, unfinished(state))
 
 
 def prefill_first(state: State) -> None:
@@ -168,7 +169,7 @@ def prefill_first(state: State) -> None:
     free_rows = state.counts[LEFT]
     continue_prefills(state, 0)
     if state.counts[LEFT] == free_rows:  # nobody joins a prompt that was too long for one pass
-        admit_waiting(state, True)
+        admit_waiting(state, True, 0)
     if state.counts[LEFT] == free_rows:
         continue_decodes(state)
         verify_drafts(state, draft_rows(state))

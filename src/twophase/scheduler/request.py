@@ -42,7 +42,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PassOutcome:
     """What running a pass gave. The scheduler takes the lengths of `tokens`; the values are the caller's.
 
     A span that wants logits keeps one token, or one and the accepted drafts where it verified some.

@@ -11,10 +11,9 @@ from twophase.scheduler.keys import with_keys
 from twophase.scheduler.moves import begin_pass, enqueue
 from twophase.scheduler.policy import POLICIES, Policy
 from twophase.scheduler.pool import forget_keys_of
-from twophase.scheduler.request import Limits, Outcome, Request
+from twophase.scheduler.request import Limits, PassOutcome, Request
 from twophase.scheduler.state import (
     ARRIVAL,
-    CACHED,
     COMPUTED,
     DRAFTS,
     HELD,
@@ -44,6 +43,13 @@ from twophase.scheduler.state import (
 )
 
 
+def policy_named(name: str) -> Policy:
+    """InputError where there is none such."""
+    if name not in POLICIES:
+        raise InputError(f"no policy {name!r}; there are {', '.join(POLICIES)}{nearest(name, POLICIES)}")
+    return POLICIES[name]
+
+
 class Scheduler:
     """Continuous batching over a paged KV cache with a prefix cache.
 
@@ -53,14 +59,10 @@ class Scheduler:
     """
 
     def __init__(self, limits: Limits, policy: str | Policy = "decode-first", *, ageing: int = 64) -> None:
-        if isinstance(policy, str):
-            if policy not in POLICIES:
-                names = ", ".join(POLICIES)
-                raise InputError(f"no policy {policy!r}; there are {names}{nearest(policy, POLICIES)}")
-            policy = POLICIES[policy]
+        policy = policy_named(policy) if isinstance(policy, str) else policy
         self.limits = limits
         self.state = new_state(limits, slots=64, ageing=ageing)
-        self._moves, self._policy = moves_for(policy)
+        self._moves, self._policy = moves_for(policy, limits)
         self._slots: dict[int, int] = {}  # by request id
         self._ids = np.zeros(64, np.int64)  # by slot
         self._vacant = list(range(64))[::-1]
@@ -103,10 +105,6 @@ class Scheduler:
     def prefix_hits(self) -> int:
         """Those of them that were there."""
         return int(self.state.counts[N_HIT])
-
-    def cached_tokens(self, request_id: int) -> int:
-        """Prompt tokens that the prefix cache had when the request was first admitted. KeyError: not here."""
-        return int(self.state.slots[self._slots[request_id], CACHED])
 
     def preempted(self, request_id: int) -> int:
         """Times that the request lost its blocks. KeyError where it isn't here."""
@@ -153,7 +151,7 @@ class Scheduler:
         sequences, new, context, logits = (column.tolist() for column in columns)
         return Pass(tuple(map(Span, sequences, new, context, self._block_tables(slots), logits)))
 
-    def commit(self, pass_: Pass, outcome: Outcome) -> list[int]:
+    def commit(self, pass_: Pass, outcome: PassOutcome) -> list[int]:
         """Take in what the pass gave. Returns the ids that are finished; their blocks are free again.
 
         ValueError, and nothing taken in, where the outcome doesn't answer the pass, or the pass isn't the
@@ -197,7 +195,7 @@ class Scheduler:
             spans, slots = [span for span, it_is in zip(spans, here, strict=True) if it_is], slots[here]
         return spans, slots
 
-    def _check_answer(self, spans: list[Span], slots: Ints, kept: Ints, outcome: Outcome) -> None:
+    def _check_answer(self, spans: list[Span], slots: Ints, kept: Ints, outcome: PassOutcome) -> None:
         state, block_size = self.state, self.limits.block_size
         computed = state.slots[slots, COMPUTED].tolist()
         to_come = (state.slots[slots, MAX_OUTPUT] - state.slots[slots, OUTPUT]).tolist()
@@ -221,7 +219,7 @@ class Scheduler:
                         f"sequence {span.sequence}: {keys} block keys where {filled} blocks were filled"
                     )
 
-    def _take_keys(self, sequences: list[int], slots: Ints, outcome: Outcome) -> None:
+    def _take_keys(self, sequences: list[int], slots: Ints, outcome: PassOutcome) -> None:
         for sequence, slot in zip(sequences, slots.tolist(), strict=True):
             keys = outcome.block_keys.get(sequence, ())
             # a gap before them, and they would stand for other blocks
@@ -235,7 +233,7 @@ class Scheduler:
         row[[KNOWN, MAX_OUTPUT, PRIORITY, ARRIVAL]] = (
             *(request.prompt_tokens, request.max_output, request.priority, self._arrivals),
         )
-        row[[COMPUTED, OUTPUT, DRAFTS, PREEMPTED, CACHED]] = 0
+        row[[COMPUTED, OUTPUT, DRAFTS, PREEMPTED]] = 0
         self._arrivals += 1
         if request.block_keys and self.limits.prefix_cache:
             self.state = with_keys(

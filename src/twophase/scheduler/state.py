@@ -35,11 +35,10 @@ Ints = NDArray[np.int64]
     HELD,  # blocks in that row
     NAMED,
     PREEMPTED,  # times that it lost its blocks
-    CACHED,  # tokens that the prefix cache had when it was first admitted
     KEY_START,
     KEY_COUNT,
     KEY_ROOM,
-) = range(20)
+) = range(19)
 VACANT, WAITING, RUNNING = range(3)  # STATUS
 
 # columns of State.seats: lists that are as long as there are seats at most

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from twophase.server.errors import ApiError
-from twophase.server.events import Event, Failed, Outlet, Said
+from twophase.server.events import Delta, Event, EventQueue, Failed
 from twophase.server.protocol import StreamOptions
 from twophase.server.service import RefusedError, Service
 from twophase.server.writing import Writer
@@ -25,7 +25,7 @@ class Reading:
     def __init__(self, service: Service, writer: Writer, receive: Receive) -> None:
         self.writer = writer
         self._service, self._receive = service, receive
-        self._outlet, self._cancelled = Outlet(), False
+        self._outlet, self._cancelled = EventQueue(), False
         try:
             self._numbers = service.submit(writer.asked.asks, self._outlet)
         except RefusedError as refused:
@@ -63,7 +63,7 @@ class Reading:
 
 
 async def whole_answer(service: Service, writer: Writer, receive: Receive) -> Response:
-    said: list[list[Said]] = [[] for _ in writer.asked.asks]
+    said: list[list[Delta]] = [[] for _ in writer.asked.asks]
     with Reading(service, writer, receive) as reading:
         while not all(each and each[-1].finish for each in said):
             events = await reading.take()

@@ -80,7 +80,8 @@ def new_app(service: Service, *, api_keys: Collection[str], max_body: int, metri
     @app.post("/v1/completions", response_model=answers.CompletionAnswer, responses=GENERATES)
     async def completions(body: CompletionRequest, request: Request) -> Response:
         require_model(body.model, engine)
-        asked = await of_completion(body, engine, service.most_sequences)
+        with service.counting_what_never_fits():
+            asked = await of_completion(body, engine, service.most_sequences)
         writer = Writer("completion", engine.name, engine.tokenizer, asked)
         writer.echo, writer.with_ids = bool(body.echo), bool(body.return_token_ids)
         return await _answer(writer, body, request)
@@ -88,7 +89,8 @@ def new_app(service: Service, *, api_keys: Collection[str], max_body: int, metri
     @app.post("/v1/chat/completions", response_model=answers.ChatAnswer, responses=GENERATES)
     async def chat(body: ChatRequest, request: Request) -> Response:
         require_model(body.model, engine)
-        asked = await of_chat(body, engine, service.most_sequences)
+        with service.counting_what_never_fits():
+            asked = await of_chat(body, engine, service.most_sequences)
         writer = Writer("chat", engine.name, engine.tokenizer, asked)
         writer.with_ids = bool(body.return_token_ids)
         return await _answer(writer, body, request)

@@ -3,15 +3,14 @@
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from starlette.concurrency import run_in_threadpool
 
 from twophase.engine.sampling import Sampling
 from twophase.errors import InputError
 from twophase.server.engine import OpenEngine
-from twophase.server.errors import ApiError
-from twophase.server.events import Ask
+from twophase.server.errors import TOO_LONG, ApiError
+from twophase.server.events import SequenceRequest
 from twophase.server.protocol import ChatRequest, CompletionRequest, Generation, Message
 
 SHORT = 2000  # letters or tokens that are converted at once; what is longer leaves the event loop free
@@ -26,10 +25,10 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Generations:
     """Sequences in the order of choices: those of the first prompt, of the second, ..."""
 
-    asks: Sequence[Ask]
+    asks: Sequence[SequenceRequest]
     prompts: Sequence[Prompt]
     n: int
 
@@ -37,7 +36,7 @@ class Asked:
         return self.prompts[choice // self.n]
 
 
-async def of_completion(body: CompletionRequest, engine: OpenEngine, most_sequences: int) -> Asked:
+async def of_completion(body: CompletionRequest, engine: OpenEngine, most_sequences: int) -> Generations:
     unsupported = {
         "suffix": bool(body.suffix),
         "best_of": body.best_of is not None and body.best_of != (body.n or 1),
@@ -53,7 +52,7 @@ async def of_completion(body: CompletionRequest, engine: OpenEngine, most_sequen
     else:
         several = [each for each in given if not isinstance(each, int)]
     _require_room(len(several) * (body.n or 1), most_sequences)
-    prompts = [await _prompt(each, engine) for each in several]
+    prompts = await _prompts(several, engine)
     asked = _asked(body, engine, prompts, "prompt", body.max_tokens, COMPLETION_TOKENS, body.logprobs)
     if not body.echo:
         return asked
@@ -62,7 +61,7 @@ async def of_completion(body: CompletionRequest, engine: OpenEngine, most_sequen
     )
 
 
-async def of_chat(body: ChatRequest, engine: OpenEngine, most_sequences: int) -> Asked:
+async def of_chat(body: ChatRequest, engine: OpenEngine, most_sequences: int) -> Generations:
     _refuse(
         {
             "tools": bool(body.tools),
@@ -102,7 +101,7 @@ async def text_of(ids: Sequence[int], engine: OpenEngine) -> str:
             400,
             f"{len(ids)} tokens; the longest text has {engine.longest}",
             param="tokens",
-            code="context_length_exceeded",
+            code=TOO_LONG,
         )
     _require_known(ids, "tokens", engine)
     return await _decode(ids, engine)
@@ -126,9 +125,16 @@ def _refuse(unsupported: dict[str, bool]) -> None:
             )
 
 
-async def _prompt(given: str | Sequence[int], engine: OpenEngine) -> Prompt:
+async def _prompts(several: Sequence[str | Sequence[int]], engine: OpenEngine) -> list[Prompt]:
+    def prompts() -> list[Prompt]:
+        return [_prompt(each, engine) for each in several]
+
+    return prompts() if sum(map(len, several)) < SHORT else await run_in_threadpool(prompts)
+
+
+def _prompt(given: str | Sequence[int], engine: OpenEngine) -> Prompt:
     if isinstance(given, str):
-        return Prompt(await _encode(given, True, engine), given)
+        return Prompt(_encoded(given, True, engine), given)
     _require_known(given, "prompt", engine)
     return Prompt(given)
 
@@ -150,9 +156,14 @@ async def _decode(ids: Sequence[int], engine: OpenEngine) -> str:
 
 
 async def _encode(text: str, bos: bool, engine: OpenEngine) -> list[int]:
-    encode = partial(engine.tokenizer.encode, text, add_bos=bos)
+    if len(text) < SHORT:
+        return _encoded(text, bos, engine)
+    return await run_in_threadpool(_encoded, text, bos, engine)
+
+
+def _encoded(text: str, bos: bool, engine: OpenEngine) -> list[int]:
     try:
-        return encode() if len(text) < SHORT else await run_in_threadpool(encode)
+        return engine.tokenizer.encode(text, add_bos=bos)
     except InputError as error:
         raise ApiError(400, str(error), param="prompt") from None
 
@@ -173,7 +184,7 @@ async def _chat_prompt(messages: Sequence[Message], engine: OpenEngine, more: di
         text = engine.chat_template(plain, **more)
     except InputError as error:
         raise ApiError(400, str(error), param="messages") from None
-    return Prompt(await _encode(text, False, engine), text)
+    return Prompt(await _encode(text, not engine.template_has_bos, engine), text)
 
 
 def _content(message: Message) -> str:
@@ -198,7 +209,7 @@ def _asked(
     most: int | None,
     default: int | None,
     logprobs: int | None,
-) -> Asked:
+) -> Generations:
     n = body.n or 1
     sampling = _sampling(body, engine, logprobs)
     stops = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
@@ -212,7 +223,7 @@ def _asked(
                 param="min_tokens",
             )
         asks += [
-            Ask(
+            SequenceRequest(
                 prompt_ids=prompt.ids,
                 sampling=replace(sampling, seed=sampling.seed + i),
                 max_output=output,
@@ -222,7 +233,7 @@ def _asked(
             )
             for i in range(n)
         ]
-    return Asked(asks, prompts, n)
+    return Generations(asks, prompts, n)
 
 
 def _output(prompt: int, most: int | None, default: int | None, where: str, engine: OpenEngine) -> int:
@@ -242,7 +253,7 @@ def _output(prompt: int, most: int | None, default: int | None, where: str, engi
             f"This model's maximum context length is {longest} tokens. However, you requested {wanted}. "
             f"Please reduce the length of the {where} or completion.",
             param=where,
-            code="context_length_exceeded",
+            code=TOO_LONG,
         )
     return most or min(room, default or room)
 

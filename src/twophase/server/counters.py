@@ -45,7 +45,10 @@ class Distribution:
 
 @dataclass(slots=True)
 class Counters:
-    """Counts since the start; seconds are those of the server's clock. Written by the engine's thread."""
+    """Counts since the start; seconds are those of the server's clock.
+
+    Written by the engine's thread, `refused` by the event loop's.
+    """
 
     preemptions: int = 0
     prompt_tokens: int = 0

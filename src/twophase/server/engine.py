@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from twophase.cost.pass_ import Pass
 from twophase.engine.sampling import Sampling, TokenLogprobs
 from twophase.engine.text import Tokenizer
-from twophase.scheduler.request import Limits, Outcome
+from twophase.scheduler.request import Limits, PassOutcome
 from twophase.server.phases import Price
 
 
@@ -16,7 +16,7 @@ class Executor(Protocol):
 
     def begin(self, sequence: int, prompt_ids: Sequence[int], sampling: Sampling) -> None: ...
 
-    def run(self, pass_: Pass) -> Outcome: ...
+    def run(self, pass_: Pass) -> PassOutcome: ...
 
     def end(self, sequence: int) -> list[int]:
         """Forget it; all its ids."""
@@ -45,7 +45,7 @@ class ServerClock(Protocol):
 
 class ChatTemplate(Protocol):
     def __call__(self, messages: Sequence[Mapping[str, Any]], **more: Any) -> str:
-        """The prompt's text, BOS in it. InputError where it takes no such messages."""
+        """The prompt's text. InputError where it takes no such messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +75,7 @@ class OpenEngine:
     tokenizer: Tokenizer
     vocabulary: int
     chat_template: ChatTemplate | None = None
+    template_has_bos: bool = True  # it writes the BOS token itself, as models' own do
     default_output: int | None = None  # a chat's tokens where nobody says; None: all that the context allows
     notes: tuple[str, ...] = ()  # what whoever starts the server must know
     kv_bytes: float = 0.0  # of the pool, on one device

@@ -7,6 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+TOO_LONG = "context_length_exceeded"
 LONGEST = 600  # letters of a message
 
 

@@ -9,7 +9,7 @@ from twophase.engine.sampling import Sampling, TokenLogprobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class SequenceRequest:
     """One sequence to be generated."""
 
     prompt_ids: Sequence[int]
@@ -21,7 +21,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Delta:
     """What a pass gave to one sequence of a request."""
 
     choice: int  # which of the request's sequences
@@ -42,10 +42,10 @@ class Failed:
     code: str | None = None
 
 
-Event = Said | Failed
+Event = Delta | Failed
 
 
-class Outlet:
+class EventQueue:
     """Where a request's events come out, on the event loop. A slow reader makes nobody wait."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Outlet:
         self._filled.set()
 
 
-def deliver(batches: Mapping[Outlet, Sequence[Event]]) -> None:
+def deliver(batches: Mapping[EventQueue, Sequence[Event]]) -> None:
     """On the event loop: one call for all that a pass gave."""
     for outlet, events in batches.items():
         outlet.put(events)

@@ -12,21 +12,22 @@ from twophase.errors import InputError
 from twophase.records import RequestRecord
 from twophase.scheduler.drive import PassFailed, Progress, note_cancelled, step, take_in
 from twophase.scheduler.log import Log
-from twophase.scheduler.request import Outcome, Request
+from twophase.scheduler.request import PassOutcome, Request
 from twophase.scheduler.scheduler import Scheduler
 from twophase.server.counters import Counters
 from twophase.server.engine import OpenEngine
-from twophase.server.events import Ask, Event, Failed, Outlet, Said, deliver
+from twophase.server.errors import TOO_LONG
+from twophase.server.events import Delta, Event, EventQueue, Failed, SequenceRequest, deliver
 from twophase.server.phase_meter import PhaseMeter
 from twophase.server.texts import Texts
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class Active:
     """A sequence that is waiting or running."""
 
-    ask: Ask
-    outlet: Outlet
+    ask: SequenceRequest
+    outlet: EventQueue
     choice: int
     record: RequestRecord
 
@@ -38,9 +39,9 @@ class Loop:
         self.engine = engine
         self.counters = Counters()
         self.meter = PhaseMeter(engine.price)
-        self.live: dict[int, Live] = {}
+        self.live: dict[int, Active] = {}
         self._policy = policy
-        self._last: tuple[Pass, Outcome] = Pass(()), Outcome({})
+        self._last: tuple[Pass, PassOutcome] = Pass(()), PassOutcome({})
         self._left_some = False  # the last plan had no room for everyone
         self._texts = Texts(engine.executor, engine.tokenizer)
         self._begin_books()
@@ -63,21 +64,21 @@ class Loop:
     def used_blocks(self) -> int:
         return self._scheduler.used_blocks
 
-    def add(self, numbers: Sequence[int], asks: Sequence[Ask], outlet: Outlet, arrival_s: float) -> None:
+    def add(
+        self, numbers: Sequence[int], asks: Sequence[SequenceRequest], outlet: EventQueue, arrival_s: float
+    ) -> None:
         """A request's sequences: all are queued, or its reader is told why none is."""
         self.counters.request_n.observe(len(asks))
         for choice, (number, ask) in enumerate(zip(numbers, asks, strict=True)):
             try:
                 refusal = self._add(number, ask, outlet, choice, arrival_s)
-                failed = None if refusal is None else Failed(400, refusal, "context_length_exceeded")
+                failed = None if refusal is None else Failed(400, refusal, TOO_LONG)
             except InputError as error:
                 failed = Failed(400, str(error))
             except Exception as error:
                 failed = failure(error)
             if failed is not None:
                 self.cancel(numbers[:choice])
-                if failed.status == 400:
-                    self.counters.refused["never_fits"] += 1
                 tell([outlet], failed)
                 return
 
@@ -115,7 +116,7 @@ class Loop:
             self._log.requests.clear()
         return True
 
-    def run(self, pass_: Pass) -> Outcome:
+    def run(self, pass_: Pass) -> PassOutcome:
         """Of the pass that was just scheduled: what `step` takes for the executor."""
         self._left_some = self._scheduler.waiting > 0
         self._count()
@@ -123,7 +124,9 @@ class Loop:
         self._last = pass_, outcome
         return outcome
 
-    def _add(self, number: int, ask: Ask, outlet: Outlet, choice: int, arrival_s: float) -> str | None:
+    def _add(
+        self, number: int, ask: SequenceRequest, outlet: EventQueue, choice: int, arrival_s: float
+    ) -> str | None:
         executor, refusal = self.engine.executor, None
         executor.begin(number, ask.prompt_ids, ask.sampling)
         try:
@@ -137,7 +140,7 @@ class Loop:
             self._texts.begin(number, ask)
             refusal = take_in(arrival_s, request, self._scheduler, self._log)
             if refusal is None:
-                self.live[number] = Live(ask, outlet, choice, self._log.open[number])
+                self.live[number] = Active(ask, outlet, choice, self._log.open[number])
                 self.counters.request_max_output.observe(ask.max_output)
         finally:
             if number not in self.live:  # refused, or something raised
@@ -160,7 +163,7 @@ class Loop:
         self.counters.pass_tokens.observe(pass_.rows)
         prompts = [self.live[span.sequence].record.prompt_tokens for span in pass_.spans]
         self.meter.passed(pass_, prompts, done.record.seconds, now)
-        batches: dict[Outlet, list[Event]] = defaultdict(list)
+        batches: dict[EventQueue, list[Event]] = defaultdict(list)
         try:
             for span in pass_.spans:
                 number = span.sequence
@@ -178,7 +181,7 @@ class Loop:
         finally:  # who has left is not among those that are told of an error
             _hand_over(batches)
 
-    def _said(self, number: int, live: Live, ids: Sequence[int], finished: bool, stopped: bool) -> Said:
+    def _said(self, number: int, live: Active, ids: Sequence[int], finished: bool, stopped: bool) -> Delta:
         text, stop_string = self._texts.take(number, last=finished)
         logprobs: Sequence[TokenLogprobs] = ()
         if live.ask.sampling.logprobs is not None:
@@ -187,7 +190,7 @@ class Loop:
         stop: str | int | None = stop_string
         if stop is None and stopped and ids and ids[-1] not in self.engine.tokenizer.eos_ids:
             stop = ids[-1]
-        return Said(
+        return Delta(
             choice=live.choice,
             ids=ids,
             text=text,
@@ -212,11 +215,11 @@ class Loop:
         self._log = Log(lambda pass_: (0.0, 0.0))  # passes are priced by the meter, some at a time
 
 
-def tell(outlets: Iterable[Outlet], failed: Failed) -> None:
+def tell(outlets: Iterable[EventQueue], failed: Failed) -> None:
     _hand_over({outlet: [failed] for outlet in outlets})
 
 
-def _hand_over(batches: dict[Outlet, list[Event]]) -> None:
+def _hand_over(batches: dict[EventQueue, list[Event]]) -> None:
     """One call for all that a pass gave."""
     if batches:
         with suppress(RuntimeError):  # the event loop is closed: nobody listens any more

@@ -55,7 +55,7 @@ def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEn
         drafter = drafter_of(
             options.speculation, model, limits.blocks, limits.context_length, options.threads
         )
-    executor = Executor(model.network, pool, options.threads, drafter)
+    executor = Executor(model.network, pool, options.threads, drafter, prefix_cache=limits.prefix_cache)
     report("preparing kernels", 1.0)
     executor.warm_up()
     report("probing the roofs", 1.0)
@@ -68,6 +68,7 @@ def open_real(found: FoundModel, options: RealOptions, report: Report) -> OpenEn
         tokenizer=tokenizer,
         vocabulary=spec.vocab_size,
         chat_template=template or _plain_template,
+        template_has_bos=template is not None,
         notes=(*model.notes, *(() if template else (NO_TEMPLATE,))),
         kv_bytes=pool.bytes,
         facts={

@@ -88,7 +88,7 @@ def open_standin(
             f"A stand-in: passes take the roofline's time on {accelerator.title} ({own.plan}), and the text "
             "is filler.",
         ),
-        kv_bytes=found.kv_pool_bytes,
+        kv_bytes=found.kv_pool_bytes * blocks / (tokens // BLOCK_SIZE),
         facts={
             "block_size": str(BLOCK_SIZE),
             "cache_dtype": options.kv,

@@ -44,7 +44,7 @@ class Generation(Body):
     # vLLM's
     top_k: int | None = Field(None, ge=-1, le=LARGEST)
     min_p: Finite | None = Field(None, ge=0, le=1)
-    repetition_penalty: Finite | None = Field(None, gt=0, le=100)
+    repetition_penalty: Finite | None = Field(None, ge=0.01, le=100)
     ignore_eos: bool | None = None
     min_tokens: int | None = Field(None, ge=0, le=LARGEST)
     include_stop_str_in_output: bool | None = None

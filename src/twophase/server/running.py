@@ -79,6 +79,8 @@ class DrainingServer(uvicorn.Server):
             event.wait(POLL_S)
             deadline -= POLL_S
         self._service.stop(0.0)
+        # What has been generated is still on its way to clients that read slowly.
+        self.config.timeout_graceful_shutdown = max(1, round(deadline))
         self.should_exit = True
 
 

@@ -3,11 +3,13 @@
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 
 from twophase.server.engine import OpenEngine
-from twophase.server.events import Ask, Failed, Outlet
+from twophase.server.errors import TOO_LONG, ApiError
+from twophase.server.events import EventQueue, Failed, SequenceRequest
 from twophase.server.loop import Loop, failure, in_a_line, tell
 from twophase.server.metrics import Snapshot
 
@@ -37,7 +39,7 @@ class Service:
         self._numbers = count()
         self._thread = threading.Thread(target=self._serve, name="engine", daemon=True)
         self._changed = threading.Condition()  # guards what follows
-        self._inbox: deque[tuple[Callable[[], None], Outlet | None]] = deque()  # (what to do, for whom)
+        self._inbox: deque[tuple[Callable[[], None], EventQueue | None]] = deque()  # (what to do, for whom)
         self._coming = 0  # sequences in the inbox
         self._waiting: int | None = None  # while some of them are taken in: those that waited before
         self._stopping = False
@@ -62,7 +64,7 @@ class Service:
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, asks: Sequence[Ask], outlet: Outlet) -> list[int]:
+    def submit(self, asks: Sequence[SequenceRequest], outlet: EventQueue) -> list[int]:
         """Queue a request's sequences, all or none; their numbers. RefusedError where there is no room."""
         arrival_s = self.engine.clock.now()
         with self._changed:
@@ -78,6 +80,15 @@ class Service:
             self._coming += len(asks)
             self._ask(lambda: self._take_in(numbers, asks, outlet, arrival_s), outlet)
         return numbers
+
+    @contextmanager
+    def counting_what_never_fits(self) -> Iterator[None]:
+        try:
+            yield
+        except ApiError as error:
+            if error.code == TOO_LONG:
+                self._loop.counters.refused["never_fits"] += 1
+            raise
 
     def cancel(self, numbers: Sequence[int]) -> None:
         """End those that are still here, before the next pass."""
@@ -110,7 +121,7 @@ class Service:
             lost_s=self.engine.clock.lost_s,
         )
 
-    def _ask(self, act: Callable[[], None], outlet: Outlet | None = None) -> None:
+    def _ask(self, act: Callable[[], None], outlet: EventQueue | None = None) -> None:
         if not self.stopped:
             self._inbox.append((act, outlet))
             self._changed.notify()
@@ -159,7 +170,9 @@ class Service:
                 return not self._stopping
         return False
 
-    def _take_in(self, numbers: Sequence[int], asks: Sequence[Ask], outlet: Outlet, arrival_s: float) -> None:
+    def _take_in(
+        self, numbers: Sequence[int], asks: Sequence[SequenceRequest], outlet: EventQueue, arrival_s: float
+    ) -> None:
         with self._changed:
             self._waiting = self._loop.waiting
         self._loop.add(numbers, asks, outlet, arrival_s)

@@ -29,15 +29,21 @@ def speculation_of(text: str) -> Speculation:
 
 
 def drafter_of(how: Speculation, model: OpenModel, blocks: int, positions: int, threads: int) -> Drafter:
-    """InputError where the draft model can't be loaded, or has another vocabulary."""
+    """InputError where the draft model can't be loaded, or has another vocabulary or too short a context."""
     if how.model is None:
         return LookupDrafter(how.most)
-    drafting = load_model(find_model(how.model, None, model.network.compute))
-    if drafting.spec.vocab_size != model.spec.vocab_size:
+    found = find_model(how.model, None, model.network.compute)
+    if found.spec.vocab_size != model.spec.vocab_size:
         raise InputError(
-            f"--speculate draft:{how.model}: its vocabulary has {drafting.spec.vocab_size} tokens, that of "
+            f"--speculate draft:{how.model}: its vocabulary has {found.spec.vocab_size} tokens, that of "
             f"{model.spec.name} has {model.spec.vocab_size}; they must be the same"
         )
+    if found.spec.context_length < positions:
+        raise InputError(
+            f"--speculate draft:{how.model}: its context window is {found.spec.context_length} tokens; "
+            f"with it, --context-length must be at most that, not {positions}"
+        )
+    drafting = load_model(found)
     needed = pool_bytes(drafting.spec, blocks, drafting.network.compute)
     require_memory(f"the KV pool of {drafting.spec.name}, which drafts,", needed)
     pool = new_pool(drafting.spec, blocks, drafting.network.compute, positions)

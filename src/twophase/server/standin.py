@@ -8,7 +8,7 @@ from hashlib import blake2b
 from twophase.cost.pass_ import Pass, Span
 from twophase.engine.sampling import Sampling, TokenLogprobs
 from twophase.scheduler.block_keys import BlockKeys
-from twophase.scheduler.request import Outcome
+from twophase.scheduler.request import PassOutcome
 
 LOGPROB = -1.0  # of every token; each further alternative is less likely by as much
 
@@ -55,7 +55,7 @@ class StandIn:
     def logprobs(self, sequence: int) -> Sequence[TokenLogprobs]:
         return self._fillers[sequence].logprobs
 
-    def run(self, pass_: Pass) -> Outcome:
+    def run(self, pass_: Pass) -> PassOutcome:
         tokens: dict[int, Sequence[int]] = {}
         keys: dict[int, Sequence[int]] = {}
         stopped = []
@@ -68,7 +68,7 @@ class StandIn:
                     stopped.append(span.sequence)
                 if self.prefix_cache:
                     keys[span.sequence] = filler.keys.extend(filler.ids)
-        return Outcome(tokens, stopped, self.seconds(pass_), block_keys=keys)
+        return PassOutcome(tokens, stopped, self.seconds(pass_), block_keys=keys)
 
     def _next(self, filler: Filler) -> int:
         output = len(filler.ids) - filler.prompt

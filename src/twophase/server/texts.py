@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 from twophase.cost.pass_ import Pass
 from twophase.engine.stopping import StoppingText
 from twophase.engine.text import TextStream, Tokenizer
-from twophase.scheduler.request import Outcome
+from twophase.scheduler.request import PassOutcome
 from twophase.server.engine import Executor
-from twophase.server.events import Ask
+from twophase.server.events import SequenceRequest
 
 
 @dataclass(slots=True)
-class Spoken:
+class SequenceText:
     """One sequence's text on its way out."""
 
     text: StoppingText
@@ -26,18 +26,18 @@ class Texts:
 
     executor: Executor
     tokenizer: Tokenizer
-    _spoken: dict[int, Spoken] = field(default_factory=dict)
+    _spoken: dict[int, SequenceText] = field(default_factory=dict)
 
-    def begin(self, sequence: int, ask: Ask) -> None:
+    def begin(self, sequence: int, ask: SequenceRequest) -> None:
         sampling = ask.sampling
         stream = TextStream(self.tokenizer, ask.prompt_ids)
         text = StoppingText(stream, ask.stops, include_stop=ask.include_stop, min_tokens=sampling.min_tokens)
-        self._spoken[sequence] = Spoken(text, sampling.stop_ids)
+        self._spoken[sequence] = SequenceText(text, sampling.stop_ids)
 
     def end(self, sequence: int) -> None:
         self._spoken.pop(sequence, None)
 
-    def run(self, pass_: Pass) -> Outcome:
+    def run(self, pass_: Pass) -> PassOutcome:
         outcome = self.executor.run(pass_)
         tokens, stopped, keys = dict(outcome.tokens), set(outcome.stopped), dict(outcome.block_keys)
         for sequence, kept in outcome.tokens.items():
@@ -60,7 +60,7 @@ class Texts:
         return text, spoken.text.stopped
 
 
-def _said(spoken: Spoken, kept: Sequence[int]) -> int:
+def _said(spoken: SequenceText, kept: Sequence[int]) -> int:
     """Tokens of `kept` up to the end of the text."""
     for count, token in enumerate(kept, 1):
         if token not in spoken.silent:

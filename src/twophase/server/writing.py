@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from twophase.engine.text import REPLACEMENT, Tokenizer
-from twophase.server.asking import Asked
-from twophase.server.events import Said
+from twophase.server.asking import Generations
+from twophase.server.events import Delta
 
 Kind = Literal["chat", "completion"]
 PREFIXES: dict[Kind, str] = {"chat": "chatcmpl", "completion": "cmpl"}
@@ -39,7 +39,7 @@ class Writer:
     kind: Kind
     model: str
     tokenizer: Tokenizer
-    asked: Asked
+    asked: Generations
     echo: bool = False
     with_ids: bool = False
     id: str = ""
@@ -67,7 +67,7 @@ class Writer:
             "prompt_tokens_details": {"cached_tokens": cached},
         }
 
-    def choice(self, said: Said, whole: bool) -> dict[str, Any]:
+    def choice(self, said: Delta, whole: bool) -> dict[str, Any]:
         """One entry of `choices`; of a chunk, where it isn't the whole answer."""
         choice = self.choices[said.choice]
         first = choice.tokens == 0
@@ -105,14 +105,14 @@ class Writer:
             "choices": choices,
         }
 
-    def answer(self, said: Sequence[Sequence[Said]]) -> dict[str, Any]:
+    def answer(self, said: Sequence[Sequence[Delta]]) -> dict[str, Any]:
         """The whole, from all that each choice said."""
         document = self.document([self.choice(_joined(each), True) for each in said], True)
         if self.with_ids and self.kind == "chat":
             document["prompt_token_ids"] = list(self.asked.prompts[0].ids)
         return {**document, "usage": self.usage()}
 
-    def _logprobs(self, said: Said, offset: int) -> dict[str, Any] | None:
+    def _logprobs(self, said: Delta, offset: int) -> dict[str, Any] | None:
         if not said.logprobs:
             return None
         pairs = list(zip(said.ids, said.logprobs, strict=True))
@@ -165,9 +165,9 @@ def token_bytes(tokenizer: Tokenizer, token: int, text: str) -> list[int] | None
     return known if surely else None
 
 
-def _joined(parts: Sequence[Said]) -> Said:
+def _joined(parts: Sequence[Delta]) -> Delta:
     last = parts[-1]
-    return Said(
+    return Delta(
         choice=last.choice,
         ids=[token for part in parts for token in part.ids],
         text="".join(part.text for part in parts),
