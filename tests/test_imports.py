@@ -41,14 +41,16 @@ BELOW = {
         "twophase",
     },
     "advise": {"model", "hardware", "cost", "records", "units", "errors"},
+    "meter": {"model", "hardware", "cost", "records", "units", "errors", "twophase"},
     "report": {
-        *("advise", "model", "hardware", "cost", "fit", "results", "lint", "records", "units", "errors"),
+        *("advise", "model", "hardware", "cost", "fit", "results", "lint", "meter", "records", "units"),
+        *("errors", "twophase"),
     },
     "diagnose": {"kernels", "model", "hardware", "cost", "engine", "advise", "errors"},
     "cli": {
         *("kernels", "model", "hardware", "cost", "fit", "scheduler", "engine", "advise", "report"),
-        *("results", "lint", "diagnose", "simulate", "server", "compile_cache", "records", "errors"),
-        "twophase",
+        *("results", "lint", "diagnose", "simulate", "server", "meter", "compile_cache", "records", "units"),
+        *("errors", "twophase"),
     },
     "twophase": set(),  # __init__.py itself, and what it defines
 }

@@ -15,12 +15,16 @@ EXTRAS = {
         {"fastapi", "starlette", "pydantic", "uvicorn", "prometheus_client"},
         "install the extra serve (pip install '.[serve]' in a clone)",
     ),
+    "meter": (
+        {"httptools", "polars"},
+        "install the extra meter (pip install '.[meter]' in a clone)",
+    ),
 }
 
 
 @contextmanager
 def needs(what: str) -> Iterator[None]:
-    """Imports within need the extra of the engine or of the server; InputError says how to get it."""
+    """Imports within need the extra of the engine, the server or the meter; InputError says how to get it."""
     modules, how = EXTRAS[what]
     try:
         yield

@@ -1,0 +1,86 @@
+"""What becomes of a run that has been measured: its folder, what is shown, the exit status."""
+
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from twophase.cli.options import warn
+from twophase.errors import InputError
+
+if TYPE_CHECKING:
+    from twophase.meter.plan import Plan
+    from twophase.meter.records import LoadRun
+
+INTERRUPTED, BROKEN = 130, 1
+
+
+def keeping_place(out: Path | None) -> Path | None:
+    """Where the run goes if the user named a place, which must be free before anything is measured."""
+    from importlib.util import find_spec
+
+    if find_spec("polars") is None:
+        if out is not None:
+            raise InputError(
+                "--out needs polars: install the extra meter (pip install '.[meter]' in a clone)"
+            )
+        warn("this run is not kept: polars is not installed (the extra meter has it)")
+        return None
+    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"--out {out} is there already: give a folder that is new, or empty")
+    return out if out is not None else Path("twophase-runs")
+
+
+def finish(
+    run: "LoadRun",
+    plan: "Plan",
+    arguments: dict[str, Any],
+    folder: Path | None,
+    gpus: int | None,
+    definitions: str | None,
+    *,
+    json: bool,
+    plain: bool,
+) -> int:
+    """Keep the run, show it, and say by the exit status whether it is whole."""
+    from twophase.meter.definitions import project
+    from twophase.meter.summary import summarise
+    from twophase.report import bench as render
+    from twophase.report import bench_json
+    from twophase.report.bench_html import page
+
+    summary = summarise(run, plan.slo, gpus=gpus)
+    projected = project(run.replies, definitions, run.target.endpoint) if definitions else ()
+    tool = definitions or ""
+    if folder is not None:
+        folder = folder / name_of(run) if arguments["out"] is None else folder
+        keep(folder, run, arguments, lambda run: page(run, summary))
+    if json:
+        print(bench_json.to_json(run, summary, projected, tool))
+    elif plain or not sys.stdout.isatty():
+        print(render.plain(run, summary, projected, tool))
+    else:
+        render.render(run, summary, None, projected, tool)
+    if folder is not None and not json:
+        print(f"\nThe run: {folder}")
+    if run.partial == "interrupted":
+        return INTERRUPTED
+    return BROKEN if run.partial else 0
+
+
+def name_of(run: "LoadRun") -> str:
+    """Of a run's folder: when, and of which model."""
+    model = "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in run.target.model)
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}-{model.strip('-.')[-40:]}"
+
+
+def keep(folder: Path, run: "LoadRun", arguments: dict[str, Any], page: "Callable[[LoadRun], str]") -> None:
+    from twophase.meter.run_folder import save
+
+    plain_arguments = {
+        name: value if isinstance(value, int | float | str | bool | None) else str(value)
+        for name, value in arguments.items()
+    }
+    save(folder, run, plain_arguments, page)

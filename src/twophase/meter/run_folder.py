@@ -1,0 +1,167 @@
+"""A run on disk: run.json to repeat it, requests.parquet and events.parquet to compute anything from it."""
+
+import json
+import os
+import platform
+import secrets
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, cast
+
+from twophase import __version__
+from twophase.errors import InputError, damaged
+from twophase.meter.records import Lag, LoadRun, Reply, StreamEvent, Target
+from twophase.meter.tables import polars, read_parquet
+
+FORMAT = 1
+HIDDEN = "(hidden)"
+PACKAGES = ("httptools", "uvloop", "numpy", "polars")
+TEXTS = ("point", "outcome", "reason", "token_source", "finish_reason")
+COUNTS = ("number", "status", "prompt_tokens", "cached_tokens")
+NOT_COLUMNS = ("events", "server_times")
+
+
+def save(
+    folder: Path, run: LoadRun, arguments: Mapping[str, Any], page: Callable[[LoadRun], str] | None = None
+) -> None:
+    """Write a run's folder whole or not at all. `page` renders report.html."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} is there already: give a folder that is new, or empty")
+    beside = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.partial")
+    try:
+        beside.mkdir(parents=True)
+        document = json.dumps(described(run, arguments), indent=2, ensure_ascii=False)
+        (beside / "run.json").write_text(document + "\n", encoding="utf-8")
+        write_tables(beside, run)
+        if page is not None:
+            (beside / "report.html").write_text(page(run), encoding="utf-8")
+        if folder.exists():
+            folder.rmdir()
+        os.replace(beside, folder)
+    except OSError as error:
+        raise InputError(f"{folder} can't be written: {error.strerror}") from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def load(folder: Path) -> LoadRun:
+    """What `save` wrote, but for the values of headers, which it hides."""
+    document = read_document(folder)
+    with damaged(folder / "run.json"):
+        target = document["target"]
+        return LoadRun(
+            target=Target(**{**target, "headers": pairs(target["headers"])}),
+            began_at=document["began_at"],
+            began_s=document["began_s"],
+            ended_s=document["ended_s"],
+            partial=document["partial"],
+            replies=read_tables(folder),
+            lag=Lag(**document["lag"]),
+            notes=tuple(document["notes"]),
+            facts=pairs(document["facts"]),
+            open_loop=document["open_loop"],
+            first_cohort=tuple(document["first_cohort"]),
+            steady=tuple((point, begin, end) for point, begin, end in document["steady"]),
+        )
+
+
+def read_document(folder: Path) -> dict[str, Any]:
+    """run.json: `arguments` and `versions` beside what `load` makes a run of."""
+    path = folder / "run.json"
+    if not path.is_file():
+        raise InputError(f"{folder} is no run: give a folder that twophase bench or diagnose wrote")
+    with damaged(path):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        found = document["format"]
+    if found != FORMAT:
+        raise InputError(f"{path} has format {found}, this version reads {FORMAT}")
+    return cast(dict[str, Any], document)
+
+
+def described(run: LoadRun, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything but the replies, as JSON has it; nothing secret."""
+    target = asdict(run.target)
+    target["url"] = without_password(run.target.url)
+    target["proxy"] = run.target.proxy and without_password(run.target.proxy)
+    target["headers"] = [(name, HIDDEN) for name, _ in run.target.headers]
+    return {
+        "format": FORMAT,
+        "arguments": dict(arguments),
+        "versions": versions(),
+        "target": target,
+        "began_at": run.began_at,
+        "began_s": run.began_s,
+        "ended_s": run.ended_s,
+        "partial": run.partial,
+        "lag": asdict(run.lag),
+        "notes": run.notes,
+        "facts": run.facts,
+        "open_loop": run.open_loop,
+        "first_cohort": run.first_cohort,
+        "steady": run.steady,
+    }
+
+
+def versions() -> dict[str, str]:
+    found = {"twophase": __version__, "python": platform.python_version(), "system": platform.platform()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def without_password(url: str) -> str:
+    scheme, between, rest = url.partition("://")
+    return f"{scheme}{between}{rest.rpartition('@')[2]}"
+
+
+def write_tables(folder: Path, run: LoadRun) -> None:
+    pl = polars()
+    kinds = dict.fromkeys(TEXTS, pl.String) | dict.fromkeys(COUNTS, pl.Int64)
+    names = [each.name for each in fields(Reply) if each.name not in NOT_COLUMNS]
+    columns = {name: [getattr(reply, name) for reply in run.replies] for name in names}
+    columns["server_times"] = [json.dumps(reply.server_times) for reply in run.replies]
+    columns["events"] = [len(reply.events) for reply in run.replies]
+    schema = {name: kinds.get(name, pl.Float64) for name in names} | {
+        "server_times": pl.String,
+        "events": pl.Int64,
+    }
+    pl.DataFrame(columns, schema=schema).write_parquet(folder / "requests.parquet")
+    events = {
+        "number": [reply.number for reply in run.replies for _ in reply.events],
+        "at_s": [event.at_s for reply in run.replies for event in reply.events],
+        "kind": [event.kind for reply in run.replies for event in reply.events],
+        "tokens": [float(event.tokens) for reply in run.replies for event in reply.events],
+    }
+    schema = {"number": pl.Int64, "at_s": pl.Float64, "kind": pl.Categorical, "tokens": pl.Float64}
+    pl.DataFrame(events, schema=schema).write_parquet(folder / "events.parquet")
+
+
+def read_tables(folder: Path) -> tuple[Reply, ...]:
+    """Replies in the order of their rows, each with as many of the events as it says."""
+    table = read_parquet(folder / "events.parquet")
+    with damaged(folder / "events.parquet"):
+        kinds = table["kind"].cast(polars().String).to_list()
+        columns = (table["at_s"].to_list(), kinds, table["tokens"].to_list())
+        events = [StreamEvent(*row) for row in zip(*columns, strict=True)]
+    rows = read_parquet(folder / "requests.parquet").to_dicts()
+    with damaged(folder / "requests.parquet"):
+        replies = []
+        begin = 0
+        for row in rows:
+            end = begin + row.pop("events")
+            times = tuple((name, seconds) for name, seconds in json.loads(row.pop("server_times")))
+            replies.append(Reply(**row, server_times=times, events=tuple(events[begin:end])))
+            begin = end
+        if begin != len(events):
+            raise ValueError(f"{begin} events expected, {len(events)} in events.parquet")
+    return tuple(replies)
+
+
+def pairs(rows: list[list[str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in rows)
