@@ -14,7 +14,10 @@ from twophase.scheduler.state import (
     BY_LENGTH,
     BY_PRIORITY,
     COMPUTED,
+    CONTEXT,
     DRAFTS,
+    EMPTY_PROMPT,
+    GIVEN,
     GRANTED,
     HEAP,
     HELD,
@@ -33,6 +36,7 @@ from twophase.scheduler.state import (
     N_SEATS,
     N_WAITING,
     NAMED,
+    NO_OUTPUT,
     ORDER,
     OUTPUT,
     OWNERS,
@@ -46,7 +50,10 @@ from twophase.scheduler.state import (
     RUNNING,
     RUNS,
     SEAT,
+    SERVED,
     STATUS,
+    TOO_LARGE,
+    TOO_LONG,
     VACANT,
     VACANT_SEAT,
     WAITING,
@@ -54,6 +61,20 @@ from twophase.scheduler.state import (
     State,
     blocks_for,
 )
+
+
+def refusal(state: State, prompt: int, output: int) -> int:
+    """Why a request can never be served, or SERVED."""
+    if prompt < 1:
+        return EMPTY_PROMPT
+    if output < 1:
+        return NO_OUTPUT
+    if prompt + output > state.settings[CONTEXT]:
+        return TOO_LONG
+    # the last token's KV is never needed
+    if blocks_for(prompt + output - 1, state.settings[BLOCK_SIZE]) > len(state.blocks) - 1:
+        return TOO_LARGE
+    return SERVED
 
 
 def enqueue(state: State, slot: int) -> None:
@@ -110,6 +131,8 @@ def blocks_lacking(state: State, slot: int, rows: int) -> int:
     """Blocks that so many rows more would need."""
     request = state.slots[slot]
     end = request[COMPUTED] + request[GRANTED] + rows
+    if end <= request[HELD] * state.settings[BLOCK_SIZE]:  # mostly so, and to divide takes long
+        return 0
     return int(max(0, blocks_for(end, state.settings[BLOCK_SIZE]) - request[HELD]))
 
 
@@ -154,6 +177,7 @@ def preempt(state: State, slot: int) -> None:
         if state.blocks[block, KEYED] > 0:  # the rows that were to fill it are not in the pass any more
             forget_key(state, block)
     release(state, slot)
+    request[GIVEN] = 0
     request[PREEMPTED] += 1
     state.counts[N_PREEMPTIONS] += 1
     state.counts[N_LOST] += 1
@@ -197,6 +221,12 @@ def close_ranks(state: State) -> None:
     state.counts[N_RUNNING] = kept
 
 
+def lacking_behind(state: State, slot: int, hits: int) -> int:
+    """Known tokens that a waiting request would have to compute behind the blocks that were just looked up."""
+    request = state.slots[slot]
+    return int(request[KNOWN] - max(hits * state.settings[BLOCK_SIZE], request[GIVEN]))
+
+
 def look_up(state: State, slot: int) -> int:
     """Blocks that a waiting request would find in the prefix cache; they are noted at the next free seat.
 
@@ -236,7 +266,7 @@ def admit(state: State, slot: int, hits: int) -> None:
     for i in range(hits):
         hold(state, state.table[request[SEAT], i])
     request[HELD] = request[NAMED] = hits
-    request[COMPUTED] = hits * state.settings[BLOCK_SIZE]
+    request[COMPUTED] = max(hits * state.settings[BLOCK_SIZE], request[GIVEN])
     request[STATUS] = RUNNING
     state.seats[counts[N_RUNNING], RUNS] = slot
     counts[N_RUNNING] += 1

@@ -14,6 +14,7 @@ from twophase.scheduler.moves import (
     fits,
     grant,
     lacking,
+    lacking_behind,
     look_up,
     make_room,
     order_by,
@@ -127,7 +128,7 @@ def admit_waiting(state: State, whole: bool, reserved: int) -> None:
     while counts[LEFT] > 0 and may_admit(state):
         slot = state.slots[0, HEAP]
         hits = look_up(state, slot)
-        rest = state.slots[slot, KNOWN] - hits * state.settings[BLOCK_SIZE]
+        rest = lacking_behind(state, slot, hits)
         if (whole and not alone and rest > counts[LEFT]) or not fits(
             state, hits, state.slots[slot, KNOWN], reserved
         ):

@@ -38,8 +38,9 @@ Ints = NDArray[np.int64]
     KEY_START,
     KEY_COUNT,
     KEY_ROOM,
-) = range(19)
-VACANT, WAITING, RUNNING = range(3)  # STATUS
+    GIVEN,  # tokens whose KV comes with it, where another system computed it
+) = range(20)
+VACANT, WAITING, RUNNING, LEAVING = range(4)  # STATUS; who is leaving is done, but its blocks are still read
 
 # columns of State.seats: lists that are as long as there are seats at most
 RUNS, VACANT_SEAT, PICKED, ROWS = range(4)  # slots in order of admission; a stack; the pass that was planned
@@ -50,8 +51,9 @@ EMPTY = -1  # in State.buckets
 
 # State.counts; from PASS on they are of the pass being planned
 N_RUNNING, N_WAITING, N_SEATS, N_FREE, N_PREEMPTIONS, N_QUERIED, N_HIT, PASS, LEFT, N_LOST = range(10)
-BUDGET, BLOCK_SIZE, PREFIX_CACHE, AGEING, ORDER = range(5)  # State.settings
+BUDGET, BLOCK_SIZE, PREFIX_CACHE, AGEING, ORDER, CONTEXT = range(6)  # State.settings
 BY_ARRIVAL, BY_PRIORITY, BY_LENGTH = range(3)  # settings[ORDER]
+SERVED, EMPTY_PROMPT, NO_OUTPUT, TOO_LONG, TOO_LARGE = range(5)  # why a request is refused
 
 
 class State(NamedTuple):
@@ -76,13 +78,16 @@ def new_state(limits: Limits, slots: int, ageing: int) -> State:
         buckets=np.full(1 << (2 * blocks - 1).bit_length(), EMPTY, np.int64),
         arena=zeros(64),
         counts=zeros(10),
-        settings=zeros(5),
+        settings=zeros(6),
     )
     state.seats[:, VACANT_SEAT] = np.arange(seats)[::-1]
     ring = np.arange(blocks + 1)  # block 0 is taken first
     state.blocks[:, AFTER], state.blocks[:, BEFORE] = np.roll(ring, -1), np.roll(ring, 1)
     state.counts[N_SEATS], state.counts[N_FREE] = seats, blocks
-    state.settings[:] = limits.budget, limits.block_size, limits.prefix_cache, ageing, BY_ARRIVAL
+    state.settings[:] = (
+        *(limits.budget, limits.block_size, limits.prefix_cache, ageing, BY_ARRIVAL),
+        limits.context_length,
+    )
     return state
 
 

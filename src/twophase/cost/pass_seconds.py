@@ -1,0 +1,104 @@
+"""What PassTimes say of one pass: plain loops over its spans, so that Numba can compile them as they stand."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twophase.cost.pass_times import (
+    DECODE_PASS_S,
+    DECODE_SPAN_S,
+    DECODE_TOKEN_S,
+    FEW_ROWS,
+    PAIR_FLOPS,
+    PROMPT_PAIR_S,
+    PROMPT_PASS_S,
+    PROMPT_SPAN_S,
+    PROMPT_TOKEN_S,
+    TOKEN_BYTES,
+    WINDOW,
+    Floats,
+    PassTimes,
+)
+
+Ints = NDArray[np.int64]
+
+
+def like_decode(new: int, context: int) -> bool:
+    """The span's attention is that of few rows behind a context."""
+    return new <= FEW_ROWS and context > 0
+
+
+def at_row(table: Floats, rows: int) -> float:
+    """The entry of so many rows; past the end, as the table's last step goes on."""
+    last = len(table) - 1
+    if rows <= last:
+        return float(table[rows])
+    return float(table[last] + (rows - last) * (table[last] - table[last - 1]))
+
+
+def seen_pairs(new: int, context: int, window: int) -> int:
+    """(query, key) pairs of a span: a row sees itself and all before it, `window` tokens at most (0: all)."""
+    if window == 0:
+        return new * context + new * (new + 1) // 2
+    growing = max(0, min(new, window - context))  # rows that see all before them
+    return growing * context + growing * (growing + 1) // 2 + (new - growing) * window
+
+
+def pass_cost(times: PassTimes, new: Ints, context: Ints, logits: int) -> tuple[float, float, float]:
+    """(seconds, FLOPs, bytes) of the pass; new, context: rows and cached tokens of each span; logits: rows."""
+    rows, prompts, decodes = 0, 0, 0
+    for i in range(len(new)):
+        rows += new[i]
+        if like_decode(new[i], context[i]):
+            decodes += 1
+        else:
+            prompts += 1
+    seconds = at_row(times.rows_s if prompts > 0 else times.decode_rows_s, rows)
+    seconds += at_row(times.logits_s, logits)
+    flops = at_row(times.rows_flops, rows) + at_row(times.logits_flops, logits)
+    bytes_ = at_row(times.rows_bytes, rows) + at_row(times.logits_bytes, logits)
+    for kind in range(len(times.mixers)):
+        own = times.mixers[kind]
+        window = int(own[WINDOW])
+        reach = window - 1 if window > 0 else 1 << 60  # tokens before a row that it sees
+        pairs, read, written, prompt_pairs, prompt_read = 0, 0, 0, 0, 0
+        for i in range(len(new)):
+            seen, kept = seen_pairs(new[i], context[i], window), min(context[i], reach)
+            pairs += seen
+            read += kept
+            written += min(new[i], reach)
+            if not like_decode(new[i], context[i]):
+                prompt_pairs += seen
+                prompt_read += kept
+        if prompts > 0:
+            seconds += own[PROMPT_PASS_S] + prompts * own[PROMPT_SPAN_S]
+            seconds += prompt_pairs * own[PROMPT_PAIR_S] + prompt_read * own[PROMPT_TOKEN_S]
+        if decodes > 0:
+            seconds += own[DECODE_PASS_S] + decodes * own[DECODE_SPAN_S]
+            seconds += (read - prompt_read) * own[DECODE_TOKEN_S]
+        flops += pairs * own[PAIR_FLOPS]
+        bytes_ += (read + written) * own[TOKEN_BYTES]
+    return seconds, flops, bytes_
+
+
+def decode_growth(times: PassTimes, context: Ints) -> tuple[float, float, float, int]:
+    """By how much (seconds, FLOPs, bytes) each decode pass exceeds the one before it while the same sequences
+    decode, and for how many passes, this one included, that stays so: until a window is full."""
+    seconds, flops, bytes_, passes = 0.0, 0.0, 0.0, 1 << 60
+    for kind in range(len(times.mixers)):
+        own = times.mixers[kind]
+        window, growing = int(own[WINDOW]), len(context)
+        if window > 0:
+            growing = 0
+            for i in range(len(context)):
+                if context[i] < window - 1:
+                    growing += 1
+                    passes = min(passes, window - context[i])
+        seconds += growing * own[DECODE_TOKEN_S]
+        flops += growing * own[PAIR_FLOPS]
+        bytes_ += growing * own[TOKEN_BYTES]
+    return seconds, flops, bytes_, passes
+
+
+def floor_seconds(times: PassTimes, flops: float, bytes_: float) -> float:
+    """No pass with so many FLOPs and bytes is faster."""
+    return float(max(flops / times.roofs[0], bytes_ / times.roofs[1]))

@@ -1,0 +1,278 @@
+"""One pass: what it costs when it starts, and what it gave when it ends."""
+
+from twophase.cost.pass_seconds import floor_seconds, pass_cost
+from twophase.scheduler.moves import advance as take_in_pass
+from twophase.scheduler.moves import decodes, dismiss
+from twophase.scheduler.state import (
+    BLOCK_SIZE,
+    COMPUTED,
+    DRAFTS,
+    KEY_COUNT,
+    KEY_ROOM,
+    KNOWN,
+    LEAVING,
+    MAX_OUTPUT,
+    N_FREE,
+    N_RUNNING,
+    N_WAITING,
+    OUTPUT,
+    PICKED,
+    PREEMPTED,
+    ROWS,
+    STATUS,
+)
+from twophase.simulate.books import (
+    ACCEPTED,
+    BUSY_S,
+    BYTES,
+    CACHED,
+    CONTEXT_BEFORE,
+    CONTEXT_TOKENS,
+    DECODE_ROWS,
+    DECODES,
+    DRAFT_TOKENS,
+    DRAFTED,
+    END,
+    ENDS_S,
+    FINISHED,
+    FINISHED_S,
+    FIRST_TOKEN_S,
+    FLOPS,
+    GAP_S,
+    GROWTH_S,
+    IN_FLIGHT,
+    KEEPS_BLOCKS,
+    KEPT,
+    LOGIT_ROWS,
+    LOST_BLOCKS,
+    N_FINISHED,
+    N_GAPS,
+    N_LEAVING,
+    N_OUTSTANDING,
+    N_PASSES,
+    N_ROWS,
+    N_SPANS,
+    N_TOKENS,
+    N_VACANT,
+    NEW,
+    NEXT_DRAFTS,
+    NOW,
+    OUTCOME,
+    OUTPUT_OWED,
+    PASS_NUMBER,
+    PASSES,
+    PRODUCED,
+    PROMPT,
+    PROMPT_OWED,
+    PROMPT_ROWS,
+    PROMPTS,
+    REQUEST,
+    REQUEST_ROW,
+    RUNNING_REQUESTS,
+    SCHEDULED_S,
+    SECONDS,
+    SEED,
+    SEQUENCES,
+    SLOT,
+    SPAN_CONTEXT,
+    SPAN_ROWS,
+    START_S,
+    STEADY,
+    TOTAL_BYTES,
+    TOTAL_FLOPS,
+    USED_BLOCKS,
+    VACANT_SLOT,
+    WAITING_REQUESTS,
+    Replica,
+)
+from twophase.simulate.drafts import accepted
+from twophase.simulate.run_ahead import all_decode, passes_alike, run_ahead, total_seconds
+
+ROUNDING = 1.0 - 1e-9
+
+
+def note_first(replica: Replica, slot: int, context: int) -> None:
+    """Where it is in a pass for the first time, nothing but the prefix cache can have computed its context."""
+    if replica.last_s[slot] == -1.0:
+        request = replica.slots[slot, REQUEST]
+        replica.records.moments[request, SCHEDULED_S] = replica.clock[NOW]
+        replica.records.counts[request, CACHED] = context
+        replica.last_s[slot] = -2.0
+
+
+def note_gaps(replica: Replica, spans: int, ends: float) -> None:
+    """Those who decode in this pass and didn't get a token in the one just before it; equal gaps together."""
+    gaps, first = replica.passes.gaps, replica.counts[N_GAPS]
+    for i in range(spans):
+        slot = replica.spans[SLOT, i]
+        if decodes(replica.state, slot) and replica.last_s[slot] != replica.clock[NOW]:
+            gap, at = ends - replica.last_s[slot], replica.counts[N_GAPS]
+            if at > first and gaps[at - 1, GAP_S] == gap:
+                gaps[at - 1, SEQUENCES] += 1
+            else:
+                gaps[at, GAP_S], gaps[at, SEQUENCES] = gap, 1.0
+                replica.counts[N_GAPS] += 1
+
+
+def note_spans(replica: Replica, spans: int, passes: int) -> None:
+    """Every span of these passes, where someone wants to read them."""
+    noted = replica.passes.spans
+    if len(noted) > 0:
+        for number in range(passes):
+            for i in range(spans):
+                row = noted[replica.counts[N_SPANS]]
+                request = replica.state.slots[replica.spans[SLOT, i]]
+                row[PASS_NUMBER] = replica.counts[N_PASSES] + number
+                row[REQUEST_ROW] = replica.slots[replica.spans[SLOT, i], REQUEST]
+                row[NEW] = replica.spans[SPAN_ROWS, i]
+                row[CONTEXT_BEFORE] = replica.spans[SPAN_CONTEXT, i] + number
+                row[LOGIT_ROWS] = max(0, row[CONTEXT_BEFORE] + row[NEW] - request[KNOWN] - number + 1)
+                replica.counts[N_SPANS] += 1
+
+
+def start_pass(replica: Replica, spans: int, until_s: float) -> bool:
+    """The pass that was just planned begins now. False where it would be faster than its floor."""
+    state, span, counts, clock = replica.state, replica.spans, replica.counts, replica.clock
+    row = replica.passes.counts[counts[N_ROWS]]
+    row[:] = 0
+    logits = 0
+    for i in range(spans):
+        slot, new = state.seats[i, PICKED], state.seats[i, ROWS]
+        request = state.slots[slot]
+        context = request[COMPUTED]
+        span[SLOT, i], span[SPAN_ROWS, i], span[SPAN_CONTEXT, i] = slot, new, context
+        logits += max(0, context + new - request[KNOWN] + 1)
+        row[CONTEXT_TOKENS] += context
+        if decodes(state, slot):
+            row[DECODES] += 1
+            row[DECODE_ROWS] += new
+            row[STEADY] += replica.last_s[slot] == clock[NOW]
+        else:
+            row[PROMPTS] += 1
+            row[PROMPT_ROWS] += new
+            note_first(replica, slot, context)
+    seconds, flops, bytes_ = pass_cost(
+        replica.times, span[SPAN_ROWS][:spans], span[SPAN_CONTEXT][:spans], logits
+    )
+    if seconds < ROUNDING * floor_seconds(replica.times, flops, bytes_):
+        return False
+    row[PASSES] = 1
+    row[USED_BLOCKS] = len(state.blocks) - 1 - state.counts[N_FREE]
+    row[WAITING_REQUESTS], row[RUNNING_REQUESTS] = state.counts[N_WAITING], state.counts[N_RUNNING]
+    if row[STEADY] < row[DECODES]:
+        note_gaps(replica, spans, clock[NOW] + seconds)
+    own = replica.passes.seconds[counts[N_ROWS]]
+    own[START_S], own[GROWTH_S] = clock[NOW], 0.0
+    if all_decode(replica, spans, row[DECODES]) and row[DECODE_ROWS] == spans:
+        passes, growth_s, more_flops, more_bytes = passes_alike(replica, spans, seconds, until_s)
+        if len(replica.passes.spans) > 0:
+            passes = min(passes, (len(replica.passes.spans) - counts[N_SPANS]) // spans)
+        if passes > 1:
+            note_spans(replica, spans, passes)
+            run_ahead(replica, spans, passes)
+            row[PASSES], own[GROWTH_S] = passes, growth_s
+            seconds = total_seconds(seconds, growth_s, passes)
+            flops = total_seconds(flops, more_flops, passes)
+            bytes_ = total_seconds(bytes_, more_bytes, passes)
+            counts[OUTPUT_OWED] -= spans * (passes - 1)
+            counts[N_TOKENS] += spans * (passes - 1)
+            if seconds < ROUNDING * floor_seconds(replica.times, flops, bytes_):
+                return False
+        else:
+            note_spans(replica, spans, 1)
+    else:
+        note_spans(replica, spans, 1)
+    own[SECONDS], own[FLOPS], own[BYTES] = seconds, flops, bytes_
+    clock[BUSY_S] += seconds
+    clock[TOTAL_FLOPS] += flops
+    clock[TOTAL_BYTES] += bytes_
+    clock[ENDS_S] = clock[NOW] + seconds
+    counts[IN_FLIGHT] = spans
+    counts[N_PASSES] += row[PASSES]
+    counts[N_ROWS] += 1
+    return True
+
+
+def note_drafts(replica: Replica, i: int, drafts: int) -> None:
+    """The drafts that this span verified, and those it will verify next."""
+    slot = replica.spans[SLOT, i]
+    request = replica.slots[slot, REQUEST]
+    wanted = replica.requests.counts[request, DRAFT_TOKENS]
+    if wanted > 0:
+        replica.spans[NEXT_DRAFTS, i] = wanted
+        if drafts > 0:
+            known, rate = replica.state.slots[slot, KNOWN], replica.requests.acceptance[request]
+            right = accepted(replica.counts[SEED], request, known, drafts, rate)
+            replica.spans[KEPT, i] += right
+            replica.records.counts[request, DRAFTED] += drafts
+            replica.records.counts[request, ACCEPTED] += right
+
+
+def hold_back(replica: Replica, slot: int) -> None:
+    """It runs no more, and keeps its blocks and its seat."""
+    request = replica.state.slots[slot]
+    request[DRAFTS] = 0
+    request[STATUS] = LEAVING
+
+
+def end_requests(replica: Replica, done: int) -> None:
+    """The slots in the first places of END have all their tokens."""
+    state, counts = replica.state, replica.counts
+    ended = replica.spans[END]
+    going = 0
+    for i in range(done):
+        slot = ended[i]
+        request = replica.slots[slot, REQUEST]
+        replica.records.moments[request, FINISHED_S] = replica.clock[NOW]
+        own = replica.records.counts[request]
+        own[OUTCOME], own[PRODUCED] = FINISHED, state.slots[slot, OUTPUT]
+        own[LOST_BLOCKS] = state.slots[slot, PREEMPTED]
+        counts[N_OUTSTANDING] -= 1
+        counts[N_FINISHED] += 1
+        if replica.requests.counts[request, KEEPS_BLOCKS] > 0:
+            counts[N_LEAVING] += 1
+            hold_back(replica, slot)
+        else:
+            ended[going] = slot
+            going += 1
+            replica.slots[counts[N_VACANT], VACANT_SLOT] = slot
+            counts[N_VACANT] += 1
+    dismiss(state, ended[:going])
+
+
+def end_pass(replica: Replica) -> None:
+    """What the pass gave is taken in; who is done is gone."""
+    state, span, counts, clock = replica.state, replica.spans, replica.counts, replica.clock
+    spans = counts[IN_FLIGHT]
+    counts[IN_FLIGHT] = 0
+    clock[NOW] = clock[ENDS_S]
+    for i in range(spans):
+        span[END, i] = span[SPAN_CONTEXT, i] + span[SPAN_ROWS, i]
+        logits = span[END, i] - state.slots[span[SLOT, i], KNOWN] + 1
+        span[KEPT, i] = span[NEXT_DRAFTS, i] = 0
+        if logits > 0:
+            span[KEPT, i] = 1
+            note_drafts(replica, i, logits - 1)
+            counts[OUTPUT_OWED] -= span[KEPT, i]
+            counts[N_TOKENS] += span[KEPT, i]
+    take_in_pass(state, span[SLOT][:spans], span[END][:spans], span[KEPT][:spans], span[NEXT_DRAFTS][:spans])
+    done = 0
+    for i in range(spans):
+        slot = span[SLOT, i]
+        if span[KEPT, i] > 0:
+            request = state.slots[slot]
+            if request[OUTPUT] == span[KEPT, i]:
+                row = replica.slots[slot, REQUEST]
+                replica.records.moments[row, FIRST_TOKEN_S] = clock[NOW]
+                counts[PROMPT_OWED] -= replica.requests.counts[row, PROMPT]
+            replica.last_s[slot] = clock[NOW]
+            while (
+                request[KEY_COUNT] < request[KEY_ROOM]
+                and (request[KEY_COUNT] + 1) * state.settings[BLOCK_SIZE] <= request[KNOWN]
+            ):
+                request[KEY_COUNT] += 1
+            if request[OUTPUT] >= request[MAX_OUTPUT]:
+                span[END, done] = slot
+                done += 1
+    if done > 0:
+        end_requests(replica, done)
