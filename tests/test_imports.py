@@ -22,6 +22,7 @@ BELOW = {
     "fit": {"model", "hardware", "cost", "errors"},
     "results": {"errors"},
     "lint": {"results", "model", "hardware", "cost", "errors"},
+    "workload": {"errors"},
     "scheduler": {"compile_cache", "cost", "records", "errors"},
     "engine": {"kernels", "model", "hardware", "cost", "scheduler", "records", "errors"},
     "simulate": {"model", "hardware", "cost", "scheduler", "records", "errors"},
@@ -41,7 +42,7 @@ BELOW = {
         "twophase",
     },
     "advise": {"model", "hardware", "cost", "records", "units", "errors"},
-    "meter": {"model", "hardware", "cost", "records", "units", "errors", "twophase"},
+    "meter": {"model", "hardware", "cost", "workload", "records", "units", "errors", "twophase"},
     "report": {
         *("advise", "model", "hardware", "cost", "fit", "results", "lint", "meter", "records", "units"),
         *("errors", "twophase"),
@@ -50,7 +51,7 @@ BELOW = {
     "cli": {
         *("kernels", "model", "hardware", "cost", "fit", "scheduler", "engine", "advise", "report"),
         *("results", "lint", "diagnose", "simulate", "server", "meter", "compile_cache", "records", "units"),
-        *("errors", "twophase"),
+        *("workload", "errors", "twophase"),
     },
     "twophase": set(),  # __init__.py itself, and what it defines
 }

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from timed_server import Timed, timed_server
 
@@ -14,17 +15,17 @@ from twophase.cli import main
 from twophase.cli.load_line import line
 from twophase.errors import InputError
 from twophase.meter import run_folder
-from twophase.meter.arrivals import Arrivals
 from twophase.meter.bench import bench
 from twophase.meter.capabilities import Asked
 from twophase.meter.exchange import run
 from twophase.meter.goodput import slo_of
-from twophase.meter.lengths import Lengths
 from twophase.meter.level import Limits, Progress
 from twophase.meter.plan import Plan
 from twophase.meter.records import LoadRun
 from twophase.meter.steady import rates
-from twophase.meter.traces import Recorded
+from twophase.workload.arrivals import Arrivals
+from twophase.workload.lengths import Lengths
+from twophase.workload.workload import Workload
 
 QUICK = ("--prompt-tokens", "31", "--output-tokens", "5", "--requests", "12", "--concurrency", "3")
 
@@ -75,7 +76,8 @@ def test_a_rate_is_kept_and_counted_from_the_schedule() -> None:
 
 
 def test_a_trace_is_replayed() -> None:
-    trace = tuple(Recorded(0.01 * number, 31 + 2 * number, 3 + number) for number in range(5))
+    number = np.arange(5)
+    trace = Workload(0.01 * number, 31 + 2 * number, 3 + number)
     with timed_server(ttft_s=0, itl_s=0) as timed:
         done = measured(plan_of(timed, trace=trace, requests=None))
     assert [reply.prompt_tokens for reply in done.replies] == [31, 33, 35, 37, 39]

@@ -5,7 +5,7 @@ import pytest
 
 from twophase.errors import InputError
 from twophase.meter.datasets import read_dataset
-from twophase.meter.lengths import Lengths
+from twophase.workload.lengths import Lengths
 
 
 def written(path: Path, *rows: object) -> Path:

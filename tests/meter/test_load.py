@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from timed_server import Timed, timed_server
 
-from twophase.meter.arrivals import Arrivals
 from twophase.meter.calibration import Calibration
 from twophase.meter.dialect import Dialect
 from twophase.meter.exchange import Pool, run
-from twophase.meter.lengths import Lengths
 from twophase.meter.level import Level, Limits, Progress
 from twophase.meter.load import run_level
 from twophase.meter.measured import Measured
 from twophase.meter.prompts import Synthetic
 from twophase.meter.records import Target
+from twophase.workload.arrivals import Arrivals
+from twophase.workload.lengths import Lengths
 
 RECIPE = Synthetic("s", Calibration(), Lengths("fixed", 20), Lengths("fixed", 10))
 CLOSED = Level(RECIPE, Dialect("fake"), "p", sessions=12, concurrency=3)

@@ -3,9 +3,9 @@ from random import Random
 import pytest
 
 from twophase.meter.calibration import Calibration, calibrate, notes_of, refined
-from twophase.meter.lengths import Lengths
 from twophase.meter.prompts import Listed, Synthetic, Talk, Turn
 from twophase.meter.words import WORDS, random_words, unique_text
+from twophase.workload.lengths import Lengths
 
 
 def synthetic(**more: object) -> Synthetic:

@@ -12,17 +12,17 @@ from timed_server import Timed, timed_server
 
 from twophase.errors import InputError
 from twophase.meter import ray_workers
-from twophase.meter.arrivals import Arrivals
 from twophase.meter.calibration import Calibration
 from twophase.meter.dialect import Dialect
 from twophase.meter.exchange import run
-from twophase.meter.lengths import Lengths
 from twophase.meter.level import Level, Limits
 from twophase.meter.measured import Measured
 from twophase.meter.plan import workers_for
 from twophase.meter.prompts import Synthetic
 from twophase.meter.records import Target
 from twophase.meter.workers import merged, run_workers
+from twophase.workload.arrivals import Arrivals
+from twophase.workload.lengths import Lengths
 
 RECIPE = Synthetic("s", Calibration(), Lengths("fixed", 20), Lengths("fixed", 10))
 CLOSED = Level(RECIPE, Dialect("fake"), "p", sessions=10, concurrency=4)

@@ -154,14 +154,14 @@ def bench(
     require_sound(values, given)
 
     with needs("meter"):
-        from twophase.meter.arrivals import Arrivals
         from twophase.meter.capabilities import Asked
         from twophase.meter.datasets import read_dataset
         from twophase.meter.goodput import slo_of
-        from twophase.meter.lengths import lengths_of
         from twophase.meter.level import Limits
         from twophase.meter.plan import Plan
-        from twophase.meter.traces import read_trace
+        from twophase.workload.arrivals import Arrivals
+        from twophase.workload.lengths import lengths_of
+        from twophase.workload.traces import read_trace
 
     sown = secrets.token_hex(4) if seed is None else seed
     answers = lengths_of("--output-tokens", output_tokens or "128")

@@ -11,13 +11,13 @@ from twophase.meter.capabilities import Asked, Server, base_url, find_server
 from twophase.meter.curves import Ask, Curves, Report, measure_curves
 from twophase.meter.exchange import Pool, fetch
 from twophase.meter.lag import lag_of
-from twophase.meter.lengths import Lengths
 from twophase.meter.level import Level, Limits
 from twophase.meter.load import Measured, run_level
 from twophase.meter.prompts import Synthetic, Talk
 from twophase.meter.quiet import interrupts
 from twophase.meter.records import LoadRun, Reply, Target
 from twophase.meter.server_kind import listed_models
+from twophase.workload.lengths import Lengths
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 from twophase.errors import InputError, damaged, require_regular
 from twophase.meter.dialect import Message
-from twophase.meter.lengths import Lengths
 from twophase.meter.prompts import Talk, Turn
+from twophase.workload.lengths import Lengths
 
 LETTERS_A_TOKEN = 4  # of text whose tokens nobody has counted: only sizes an answer
 USERS = {"human", "user"}

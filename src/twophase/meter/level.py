@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, islice
 
-from twophase.meter.arrivals import Arrivals
 from twophase.meter.dialect import Dialect
 from twophase.meter.feed import Session, sessions_of
 from twophase.meter.prompts import Recipe
+from twophase.workload.arrivals import Arrivals
 
 
 @dataclass(frozen=True, slots=True)

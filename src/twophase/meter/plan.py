@@ -4,14 +4,15 @@ import os
 from dataclasses import dataclass, field, replace
 
 from twophase.errors import InputError
-from twophase.meter.arrivals import Arrivals
 from twophase.meter.calibration import Calibration
 from twophase.meter.capabilities import Asked, Server
 from twophase.meter.goodput import Limit
-from twophase.meter.lengths import Lengths
 from twophase.meter.level import Level, Limits
 from twophase.meter.prompts import Listed, Recipe, Synthetic, Talk
-from twophase.meter.traces import Recorded, Replayed
+from twophase.meter.replayed import Replayed
+from twophase.workload.arrivals import Arrivals
+from twophase.workload.lengths import Lengths
+from twophase.workload.workload import Workload
 
 ROUNDS = 10  # requests for each slot of a closed loop, where nothing else says how many
 LEAST_REQUESTS = 20
@@ -31,7 +32,7 @@ class Plan:
     output: Lengths
     concurrency: int | None = None
     arrivals: Arrivals | None = None
-    trace: tuple[Recorded, ...] | None = None
+    trace: Workload | None = None
     sweep: bool = False
     slo: tuple[Limit, ...] = ()
     requests: int | None = None
@@ -88,7 +89,7 @@ def level_of(plan: Plan, server: Server, load: float, first: int, request_s: flo
     recipe = recipe_of(plan, server.calibration, plan.seed)
     common = Level(recipe, server.dialect, first=first, turns=plan.turns, seed=f"{plan.seed}/{load:g}")
     if plan.trace is not None:
-        due = tuple(record.at_s for record in plan.trace)
+        due = tuple(plan.trace.arrival_s.tolist())
         return replace(common, point="trace", due=due, sessions=len(due), turns=1, duration_s=plan.duration_s)
     if plan.arrivals is not None:
         sessions = sessions_of(plan, OPEN_REQUESTS)

@@ -7,8 +7,8 @@ from random import Random
 
 from twophase.meter.calibration import Calibration
 from twophase.meter.dialect import Message
-from twophase.meter.lengths import Lengths
 from twophase.meter.words import WORDS, random_words, unique_text
+from twophase.workload.lengths import Lengths
 
 STOCK_WORDS = 8192  # prompts are cut from these at random places
 

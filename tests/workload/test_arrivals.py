@@ -2,11 +2,12 @@ from bisect import bisect
 from itertools import islice, pairwise
 from math import exp, sqrt
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twophase.meter.arrivals import Arrivals, time_of
+from twophase.workload.arrivals import Arrivals, time_of
 
 
 def taken(arrivals: Arrivals, number: int, seed: str = "s") -> list[float]:
@@ -69,3 +70,15 @@ def test_time_undoes_the_integral_of_the_rate(rate: float, ramp_s: float, passed
 def test_the_same_seed_gives_the_same_times() -> None:
     one = Arrivals(5.0, "gamma", 0.5)
     assert taken(one, 50, "x") == taken(one, 50, "x") != taken(one, 50, "y")
+
+
+@pytest.mark.parametrize(
+    "arrivals", [Arrivals(5.0), Arrivals(5.0, "gamma", 0.5), Arrivals(5.0, ramp_s=100.0)]
+)
+def test_many_at_once_are_the_same_as_one_by_one(arrivals: Arrivals) -> None:
+    assert arrivals.first(3000, "x").tolist() == taken(arrivals, 3000, "x")
+
+
+def test_gaps_hold_no_bits_that_depend_on_a_machine_s_logarithm() -> None:
+    gaps = Arrivals(1.0).gaps(1000, np.random.default_rng(1))
+    assert np.array_equal(gaps * 2**32, np.rint(gaps * 2**32))

@@ -1,12 +1,13 @@
 from random import Random
 from statistics import fmean, median, pstdev
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from twophase.errors import InputError
-from twophase.meter.lengths import LARGEST, Lengths, lengths_of
+from twophase.workload.lengths import LARGEST, Lengths, lengths_of
 
 
 @pytest.mark.parametrize(
@@ -55,3 +56,25 @@ def test_draws_have_the_moments_that_were_asked_for() -> None:
 )
 def test_every_draw_is_a_positive_count(kind: str, first: float, second: float, seed: int) -> None:
     assert 1 <= Lengths(kind, first, second).draw(Random(seed)) <= LARGEST
+
+
+@given(st.sampled_from(["fixed", "normal", "lognormal", "uniform"]), st.floats(1, 900), st.integers(0, 2**32))
+def test_many_at_once_are_positive_counts_within_their_bounds(kind: str, first: float, seed: int) -> None:
+    own = Lengths(kind, first, 0.5 if kind == "lognormal" else 1000.0)
+    drawn = own.draws(200, np.random.default_rng(seed))
+    assert drawn.dtype == np.int64
+    assert drawn.min() >= 1
+    if kind == "uniform":
+        assert int(first) <= drawn.min() <= drawn.max() <= 1000
+    if kind == "fixed":
+        assert set(drawn.tolist()) == {round(first)}
+
+
+def test_many_at_once_have_the_moments_that_were_asked_for() -> None:
+    rng = np.random.default_rng(3)
+    lognormal = Lengths("lognormal", 300, 0.7).draws(40_000, rng)
+    assert np.median(lognormal) == pytest.approx(300, rel=0.03)
+    assert np.log(lognormal).std() == pytest.approx(0.7, rel=0.03)
+    assert Lengths("normal", 500, 50).draws(40_000, rng).std() == pytest.approx(50, rel=0.03)
+    uniform = Lengths("uniform", 3, 6).draws(4000, rng)
+    assert np.bincount(uniform)[3:].tolist() == pytest.approx([1000] * 4, abs=4 * 28)

@@ -5,6 +5,9 @@ import re
 from dataclasses import dataclass
 from random import Random
 
+import numpy as np
+from numpy.typing import NDArray
+
 from twophase.errors import InputError
 
 LARGEST = 10_000_000
@@ -21,6 +24,7 @@ class Lengths:
     second: float = 0.0  # standard deviation; of a lognormal that of the logarithm; of a uniform the most
 
     def draw(self, rng: Random) -> int:
+        """One, from a generator that is the request's own."""
         match self.kind:
             case "normal":
                 value = rng.gauss(self.first, self.second)
@@ -31,6 +35,19 @@ class Lengths:
             case _:
                 value = self.first
         return min(max(round(value), 1), LARGEST)
+
+    def draws(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Many at once, from a generator that they share."""
+        match self.kind:
+            case "normal":
+                values = rng.normal(self.first, self.second, count)
+            case "lognormal":
+                values = rng.lognormal(math.log(self.first), self.second, count)
+            case "uniform":
+                return rng.integers(int(self.first), int(self.second), count, endpoint=True)
+            case _:
+                values = np.full(count, self.first)
+        return np.clip(np.rint(values), 1, LARGEST).astype(np.int64)
 
     def __str__(self) -> str:
         if self.kind == "fixed":

@@ -1,0 +1,1 @@
+"""What arrives: arrival processes, lengths, recorded traces, and what prompts have in common."""

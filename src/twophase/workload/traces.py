@@ -1,0 +1,173 @@
+"""Recorded arrivals: traces of Azure, BurstGPT, Mooncake and Qwen, tables of ours, a run's own requests."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twophase.errors import InputError, require_regular
+from twophase.workload.rows import Rows, read_rows
+from twophase.workload.seeded import generator
+from twophase.workload.workload import Blocks, Floats, Ints, Workload
+
+MOONCAKE_BLOCK, QWEN_BLOCK = 512, 16  # tokens that one of their hash ids stands for
+LARGEST = 1e9
+SHOWN_PLACES = 5
+TIMES = ("arrival_s", "due_s", "timestamp", "arrived_at", "time")
+PROMPTS = (
+    *("prompt_tokens", "input_tokens", "contexttokens", "request tokens", "input_length"),
+    "num_prefill_tokens",
+)
+OUTPUTS = ("output_tokens", "generatedtokens", "response tokens", "output_length", "num_decode_tokens")
+WANTED = "give Azure's or BurstGPT's CSV, Mooncake's JSONL, or arrival_s, prompt_tokens, output_tokens"
+
+
+def read_trace(path: Path, most: int | None = None, speed: float = 1.0, skip_bad: bool = False) -> Workload:
+    """The requests of a trace in order of arrival, the first at zero; `speed` times as fast as recorded.
+
+    InputError names the first line that is malformed; with `skip_bad` they are left out, and counted.
+    """
+    source = path / "requests.parquet" if path.is_dir() else path
+    require_regular(source)
+    rows = read_rows(source, most)
+    at, prompt, output, notes = lengths_and_times(source, rows, skip_bad, timed=True)
+    kept = np.flatnonzero((prompt >= 1) & (output >= 1))
+    if not kept.size:
+        raise InputError(f"{source} holds no request; {WANTED}")
+    without = int(np.count_nonzero((prompt < 1) | (output < 1)))
+    if without:
+        notes = (*notes, f"{without:,} requests without prompt or answer are left out")
+    kept = kept[np.argsort(at[kept], kind="stable")]
+    times = (at[kept] - at[kept[0]]) / speed
+    steps = steps_of(times)
+    if steps:
+        notes = (*notes, f"the trace's times come in steps of about {steps:.3g} s, many requests at once")
+    return Workload(
+        arrival_s=times,
+        prompt_tokens=prompt[kept].astype(np.int64),
+        output_tokens=output[kept].astype(np.int64),
+        content=content_of(rows, kept),
+        notes=notes,
+    )
+
+
+def read_lengths(path: Path, skip_bad: bool = False) -> tuple[Ints, Ints]:
+    """Prompt and output tokens of a trace's rows, which belong together; times are not needed."""
+    require_regular(path)
+    _, prompt, output, _ = lengths_and_times(path, read_rows(path, None), skip_bad, timed=False)
+    kept = (prompt >= 1) & (output >= 1)
+    if not kept.any():
+        raise InputError(f"{path} holds no request; {WANTED}")
+    return prompt[kept].astype(np.int64), output[kept].astype(np.int64)
+
+
+def lengths_and_times(
+    source: Path, rows: Rows, skip_bad: bool, *, timed: bool
+) -> tuple[Floats, Floats, Floats, tuple[str, ...]]:
+    """(times, prompts, outputs, notes); a skipped row has no tokens."""
+    found = [rows.first_of(names) for names in (TIMES, PROMPTS, OUTPUTS)]
+    at, prompt, output = found
+    if rows.places and (prompt is None or output is None or (timed and at is None)):
+        lacking = "arrival times" if timed and at is None else "prompt and output tokens"
+        raise InputError(f"{source} has no {lacking}; {WANTED}")
+    if at is None or prompt is None or output is None:
+        at = at or ("", [0.0] * len(rows.places))
+        prompt, output = prompt or ("", []), output or ("", [])
+    times = seconds_of(at[1]) / (1e3 if in_milliseconds(rows, at[0]) else 1)
+    tokens = [np.rint(numbers_of(each)) for each in (prompt[1], output[1])]
+    bad = ~np.isfinite(times)
+    for each in tokens:
+        bad |= ~((each >= 0) & (each <= LARGEST))
+    if not bad.any():
+        return times, tokens[0], tokens[1], ()
+    where = [rows.places[each] for each in np.flatnonzero(bad).tolist()]
+    if not skip_bad:
+        first = int(np.flatnonzero(bad)[0])
+        raise InputError(f"{source}, {rows.unit} {where[0]}: {wrong_with(first, at, prompt, output)}")
+    places = ", ".join(map(str, where[:SHOWN_PLACES])) + (" ..." if len(where) > SHOWN_PLACES else "")
+    for each in (*tokens, times):
+        each[bad] = 0.0
+    return times, tokens[0], tokens[1], (f"{len(where):,} bad {rows.unit}s are skipped: {places}",)
+
+
+def wrong_with(row: int, *columns: tuple[str, Sequence[Any]]) -> str:
+    said = ", ".join(f"{name} {values[row]!r:.40}" for name, values in columns if name)
+    return f"{said}: an arrival time and two counts of tokens are wanted (--skip-bad goes on without)"
+
+
+def numbers_of(column: Sequence[Any]) -> Floats:
+    """Not a number where there is none."""
+    try:
+        return np.fromiter(map(float, column), np.float64, len(column))
+    except (TypeError, ValueError):
+        return np.array([_number(each) for each in column], np.float64)
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def seconds_of(column: Sequence[Any]) -> Floats:
+    """Numbers, or dates with a time of day, of which Azure's have seven decimals."""
+    if not column or not any("-" in str(each)[1:] and ":" in str(each) for each in column[:SHOWN_PLACES]):
+        return numbers_of(column)
+    texts = [str(each).strip().partition("+")[0].rstrip("Z") for each in column]
+    try:
+        dates = np.array(texts, "datetime64[ns]")
+    except ValueError:
+        dates = np.array([_date(each) for each in texts], "datetime64[ns]")
+    seconds = dates.astype(np.int64) / 1e9
+    return np.where(np.isnat(dates), np.nan, seconds)
+
+
+def _date(text: str) -> np.datetime64:
+    try:
+        return np.datetime64(text, "ns")
+    except ValueError:
+        return np.datetime64("NaT", "ns")
+
+
+def in_milliseconds(rows: Rows, column: str) -> bool:
+    """Mooncake's; Qwen's have the same columns, and seconds."""
+    return column == "timestamp" and "input_length" in rows.columns and "chat_id" not in rows.columns
+
+
+def content_of(rows: Rows, kept: NDArray[np.intp]) -> Blocks | None:
+    hashes = rows.columns.get("hash_ids")
+    if hashes is None:
+        return None
+    mine = [hashes[each] if isinstance(hashes[each], list) else [] for each in kept.tolist()]
+    starts = np.concatenate([[0], np.cumsum([len(each) for each in mine])]).astype(np.int64)
+    try:
+        ids = np.fromiter(chain.from_iterable(mine), np.int64, int(starts[-1]))
+    except (TypeError, ValueError, OverflowError):
+        raise InputError("hash_ids must be lists of whole numbers") from None
+    return Blocks(ids, starts, QWEN_BLOCK if "chat_id" in rows.columns else MOONCAKE_BLOCK)
+
+
+def steps_of(times: Floats) -> float:
+    """Seconds between the moments at which requests come in heaps; 0 where they come one by one."""
+    moments = np.unique(times)
+    if len(times) < 20 or len(moments) * 3 > len(times) or len(moments) < 2:
+        return 0.0
+    return float(np.median(np.diff(moments)))
+
+
+def spread_out(workload: Workload, seed: str) -> Workload:
+    """Where times come in steps, each request at a random moment before the next step, order kept."""
+    times = workload.arrival_s
+    steps = steps_of(times)
+    if not steps:
+        return workload
+    moments, which, heaps = np.unique(times, return_inverse=True, return_counts=True)
+    length = np.append(np.diff(moments), steps)[which]
+    moved = np.sort(times + length * generator(seed, "spread").random(len(times)))
+    note = f"requests are spread over the trace's steps of about {steps:.3g} s, {heaps.max()} at most in one"
+    return replace(workload, arrival_s=moved - moved[0], notes=(*workload.notes, note))

@@ -1,0 +1,157 @@
+"""Formats as published; the small samples are written by hand after their first rows."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from twophase.errors import InputError
+from twophase.workload.traces import read_lengths, read_trace, spread_out
+from twophase.workload.workload import Blocks
+
+AZURE_2023 = """TIMESTAMP,ContextTokens,GeneratedTokens
+2023-11-16 18:17:03.9799600,4808,10
+2023-11-16 18:17:04.0319600,3180,8
+"""
+AZURE_2024 = """TIMESTAMP,ContextTokens,GeneratedTokens
+2024-05-10 00:00:00.009930+00:00,2162,5
+2024-05-10 00:00:01.259930+00:00,2399,6
+"""
+BURST = """Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type
+5,ChatGPT,472,18,490,Conversation log
+45,ChatGPT,1087,0,1087,Conversation log
+118,GPT-4,417,276,693,API log
+"""
+BURST_SESSIONS = """Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Log Type
+5,1,0.8,ChatGPT,472,18,Conversation log
+118,1,9.5,GPT-4,417,276,API log
+"""
+OWN = """arrival_s,input_tokens,output_tokens
+0.5,2358,531
+0.25,1034,769
+"""
+MOONCAKE = [
+    {"timestamp": 0, "input_length": 1300, "output_length": 500, "hash_ids": [0, 1, 2]},
+    {"timestamp": 3000, "input_length": 1100, "output_length": 490, "hash_ids": [0, 1, 9]},
+]
+QWEN = [
+    {
+        **{"chat_id": 159, "parent_chat_id": -1, "timestamp": 61.1, "input_length": 35},
+        **{"output_length": 4, "type": "text", "turn": 1, "hash_ids": [1089, 1090, 1091]},
+    }
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "rows"),
+    [
+        ("azure.csv", AZURE_2023, [(0.0, 4808, 10), (0.052, 3180, 8)]),
+        ("azure24.csv", AZURE_2024, [(0.0, 2162, 5), (1.25, 2399, 6)]),
+        ("burst.csv", BURST, [(0.0, 472, 18), (113.0, 417, 276)]),
+        ("sessions.csv", BURST_SESSIONS, [(0.0, 472, 18), (113.0, 417, 276)]),
+        ("own.csv", OWN, [(0.0, 1034, 769), (0.25, 2358, 531)]),
+        ("mooncake.jsonl", "\n".join(map(json.dumps, MOONCAKE)), [(0.0, 1300, 500), (3.0, 1100, 490)]),
+        ("qwen.jsonl", "\n".join(map(json.dumps, QWEN)), [(0.0, 35, 4)]),
+    ],
+)
+def test_each_format(tmp_path: Path, name: str, text: str, rows: list[tuple[float, int, int]]) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    found, faster = read_trace(path), read_trace(path, speed=4.0)
+    assert found.prompt_tokens.tolist() == [each[1] for each in rows]
+    assert found.output_tokens.tolist() == [each[2] for each in rows]
+    assert found.arrival_s.tolist() == pytest.approx([each[0] for each in rows], abs=1e-6)
+    assert (faster.arrival_s * 4).tolist() == pytest.approx([each[0] for each in rows], abs=1e-6)
+    assert len(read_trace(path, most=1)) == 1
+
+
+def test_parquet_tells_the_same_as_csv(tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars")
+    rows = {"arrival_s": [0.5, 0.25], "prompt_tokens": [7, 8], "output_tokens": [2, 3]}
+    polars.DataFrame(rows).write_parquet(tmp_path / "t.parquet")
+    found = read_trace(tmp_path / "t.parquet")
+    assert (found.arrival_s.tolist(), found.prompt_tokens.tolist()) == ([0, 0.25], [8, 7])
+
+
+def test_hash_ids_go_with_their_requests_and_know_their_size(tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    path.write_text("\n".join(map(json.dumps, reversed(MOONCAKE))))
+    content = read_trace(path).content
+    assert isinstance(content, Blocks)
+    assert (content.ids.tolist(), content.starts.tolist()) == ([0, 1, 2, 0, 1, 9], [0, 3, 6])
+    assert content.tokens == 512
+    path.write_text(json.dumps(QWEN[0]))
+    assert isinstance(content := read_trace(path).content, Blocks)
+    assert content.tokens == 16
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("lengths.csv", "num_prefill_tokens,num_decode_tokens\n3,4\n", "no arrival times"),
+        ("times.csv", "timestamp\n3\n", "no prompt and output tokens"),
+        ("empty.csv", "arrival_s,input_tokens,output_tokens\n", "no request"),
+        ("words.csv", "arrival_s,input_tokens,output_tokens\n0,1,1\n1,two,3\n", "line 3.*two"),
+        ("short.csv", "arrival_s,input_tokens,output_tokens\n0,1,1\n\n1,2\n", "line 4"),
+        ("minus.csv", "arrival_s,input_tokens,output_tokens\n0,-1,1\n", "line 2"),
+        ("endless.csv", "arrival_s,input_tokens,output_tokens\ninf,1,1\n", "line 2"),
+        ("date.csv", AZURE_2023 + "2023-13-16 18:17:04.03,3180,8\n", "line 4"),
+        ("broken.jsonl", "\n".join([json.dumps(MOONCAKE[0]), "{"]), "line 2"),
+        ("number.jsonl", "\n".join([json.dumps(MOONCAKE[0]), "7"]), "line 2"),
+    ],
+)
+def test_what_is_no_trace_is_refused_by_line(tmp_path: Path, name: str, text: str, says: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(InputError, match=says):
+        read_trace(path)
+
+
+def test_bad_lines_are_skipped_and_counted_where_asked(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("arrival_s,input_tokens,output_tokens\n0,1,1\n1,two,3\nx,2,3\n4,5,6\n")
+    found = read_trace(path, skip_bad=True)
+    assert found.prompt_tokens.tolist() == [1, 5]
+    assert found.arrival_s.tolist() == [0, 4]
+    assert found.notes[0] == "2 bad lines are skipped: 3, 4"
+
+
+def test_lengths_alone_keep_together(tmp_path: Path) -> None:
+    path = tmp_path / "l.csv"
+    path.write_text("num_prefill_tokens,num_decode_tokens\n3772,54\n2015,156\n")
+    prompts, outputs = read_lengths(path)
+    assert list(zip(prompts.tolist(), outputs.tolist(), strict=True)) == [(3772, 54), (2015, 156)]
+
+
+def test_heaps_of_a_coarse_clock_are_spread_within_its_steps(tmp_path: Path) -> None:
+    path = tmp_path / "heaps.csv"
+    rows = [f"{3 * heap},{1 + heap},1" for heap in range(10) for _ in range(8)]
+    path.write_text("\n".join(["arrival_s,input_tokens,output_tokens", *rows]))
+    heaped = read_trace(path)
+    assert "steps of about 3 s" in heaped.notes[0]
+    spread = spread_out(heaped, "s")
+    assert len(np.unique(spread.arrival_s)) == 80
+    assert np.all(np.diff(spread.arrival_s) >= 0)
+    assert np.array_equal(spread.prompt_tokens, heaped.prompt_tokens)
+    first = spread.arrival_s - heaped.arrival_s  # all moved by one and the same start
+    assert first.max() - first.min() < 3
+    assert np.array_equal(spread_out(heaped, "s").arrival_s, spread.arrival_s)
+
+
+@pytest.mark.skipif("TWOPHASE_SHARED" not in os.environ, reason="needs the published traces")
+def test_published_traces_have_their_published_statistics() -> None:
+    folder = Path(os.environ["TWOPHASE_SHARED"], "data", "traces")
+    known = json.loads((folder / "stats.json").read_text())
+    for name, file in {
+        "azure2023_code": "AzureLLMInferenceTrace_code.csv",
+        "azure2023_conv": "AzureLLMInferenceTrace_conv.csv",
+        "mooncake_conversation": "mooncake_conversation_trace.jsonl",
+    }.items():
+        trace = read_trace(folder / file)
+        assert len(trace) == known[name]["n"]
+        assert trace.arrival_s[-1] == pytest.approx(known[name]["dur_s"], abs=0.1)
+        assert trace.prompt_tokens.mean() == pytest.approx(known[name]["inp"]["mean"], abs=0.06)
+        gaps = np.diff(trace.arrival_s)
+        assert gaps.std() / gaps.mean() == pytest.approx(known[name]["cv"], abs=0.02)
