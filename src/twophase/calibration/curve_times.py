@@ -3,21 +3,25 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from twophase.calibration.curves import AttentionCurve, Curves
+from twophase.calibration.curve import Curve
+from twophase.calibration.curves import Curves
 from twophase.calibration.engines import Engine, engine_named, padded
 from twophase.calibration.exchanging import exchanges_s
 from twophase.calibration.experts import grouped_s
-from twophase.calibration.floors import floor_times, stage_mixes
+from twophase.calibration.floors import flat_stages, floor_times, stage_mixes
 from twophase.calibration.gemm import gemm_s
-from twophase.calibration.kernels import kernel_of
+from twophase.calibration.kernels import expert_kernel_of, kernel_of
+from twophase.calibration.mixing import mix_time
 from twophase.calibration.shapes import Gemm, StageShapes, stage_shapes
 from twophase.cost import pass_times as columns
-from twophase.cost.deployment import Deployment, device_stages, kv_arithmetic
+from twophase.cost.deployment import Deployment
 from twophase.cost.pass_times import PassTimes
 from twophase.hardware.accelerator import Accelerator
 
 Floats = NDArray[np.float64]
-SMALL_KERNELS = 6  # of a layer: two norms, rotation, cache write, activation, and one more
+SMALL_KERNELS = 5  # of a layer: two norms, rotation, cache write, activation
+MOE_KERNELS = 2  # beside the experts' own: the router's and the sum with shared experts
+SMALL_VECTORS = 4  # of d_model that one of them reads or writes for a row, on average
 
 
 def curve_times(
@@ -36,48 +40,49 @@ def curve_times(
     graphs = tuple(size for size in known.graphs if size <= max_rows)
     decode = device[padded(rows, graphs).astype(np.intp)]
     host = (rows > 0) * known.pass_s
-    times = floor._replace(
-        rows_s=device + host,
-        decode_rows_s=decode + host,
-        logits_s=_logits_s(own, accelerator, curves, known, np.arange(max_sequences + 1.0)),
-        mixers=_mixers(own, accelerator, curves, floor.mixers),
-    )
-    return _above(times, floor)
-
-
-def _above(times: PassTimes, floor: PassTimes) -> PassTimes:
-    """A curve that would beat arithmetic, where it is extrapolated, is held at it."""
-    mixers = np.maximum(times.mixers, floor.mixers)
-    return times._replace(
-        rows_s=np.maximum(times.rows_s, floor.rows_s),
-        decode_rows_s=np.maximum(times.decode_rows_s, floor.decode_rows_s),
-        logits_s=np.maximum(times.logits_s, floor.logits_s),
-        mixers=mixers,
+    mixers, row_s = _mixers(own, accelerator, curves, floor.mixers)
+    return floor._replace(
+        rows_s=np.maximum(device, floor.rows_s) + rows * row_s + host,
+        decode_rows_s=np.maximum(decode, floor.decode_rows_s) + host,
+        logits_s=np.maximum(
+            _logits_s(own, accelerator, curves, known, np.arange(max_sequences + 1.0)), floor.logits_s
+        ),
+        mixers=np.maximum(mixers, floor.mixers),
     )
 
 
 def rows_s(own: Deployment, accelerator: Accelerator, curves: Curves, rows: Floats) -> Floats:
+    """Of the device alone, by the number of rows alone."""
     total = np.zeros_like(rows)
     for stage in stage_shapes(own):
         for each in stage.gemms:
             total += each.times * _gemm_s(own, accelerator, curves, each, rows)
         for grouped in stage.grouped:
-            total += grouped.times * grouped_s(own, accelerator, curves, grouped, rows)
+            seen = rows * own.plan.dp if grouped.devices > 1 else rows
+            kernel = expert_kernel_of(grouped.format, own.arithmetic, accelerator, curves.experts)
+            curve = _typed(curves.experts[kernel], own, grouped.format.arithmetic)
+            total += grouped.times * grouped_s(curve, accelerator, grouped, seen)
         total += _small_s(own, accelerator, curves, stage, rows)
     return total + exchanges_s(own, accelerator, curves, rows)
 
 
 def _gemm_s(own: Deployment, accelerator: Accelerator, curves: Curves, each: Gemm, rows: Floats) -> Floats:
-    curve = curves.gemm[kernel_of(each.format, own.arithmetic, accelerator)]
+    kernel = kernel_of(each.format, own.arithmetic, accelerator, curves.gemm)
+    curve = _typed(curves.gemm[kernel], own, each.format.arithmetic)
     return gemm_s(curve, accelerator, rows, each.outputs, each.inputs, each.weight_bytes)
+
+
+def _typed(curve: Curve, own: Deployment, arithmetic: str) -> Curve:
+    """8-bit integers multiply as 8-bit floats do, at their own peak."""
+    integers = (own.arithmetic or arithmetic) == "int8" and curve.kind == "fp8"
+    return curve._replace(kind="int8") if integers else curve
 
 
 def _small_s(
     own: Deployment, accelerator: Accelerator, curves: Curves, stage: StageShapes, rows: Floats
 ) -> Floats:
-    """Norms, rotation, activation and so on: each reads and writes about two vectors of d_model a row."""
-    count = SMALL_KERNELS * stage.layers + 3 * stage.moe_layers
-    moved = rows * own.spec.d_model * 2.0 * 3.0
+    count = SMALL_KERNELS * stage.layers + MOE_KERNELS * stage.moe_layers
+    moved = rows * own.spec.d_model * 2.0 * SMALL_VECTORS
     each = curves.small_launch_s + moved / (curves.small_memory * accelerator.bandwidth)
     return np.asarray((rows > 0) * count * each)
 
@@ -92,31 +97,16 @@ def _logits_s(
     return np.asarray(total + rows * engine.sequence_s)
 
 
-def _mixers(own: Deployment, accelerator: Accelerator, curves: Curves, floor: Floats) -> Floats:
-    found = floor.copy()
+def _mixers(own: Deployment, accelerator: Accelerator, curves: Curves, floor: Floats) -> tuple[Floats, float]:
+    """(PassTimes.mixers, what each row of a prompt adds)."""
+    found, row_s = floor.copy(), 0.0
     found[:, columns.PROMPT_PASS_S : columns.DECODE_TOKEN_S + 1] = 0.0
     at = {int(window): i for i, window in enumerate(floor[:, columns.WINDOW])}
-    peak, bandwidth = accelerator.peak(kv_arithmetic(own)), accelerator.bandwidth
-    for stage in device_stages(own):
-        for each in (stage, stage.uncached) if stage.uncached else (stage,):
-            for mix, layers in stage_mixes(own, each):
-                row = found[at[mix.window]]
-                _prompt(row, layers, curves.prompt, mix.pair_flops / peak, mix.token_bytes / bandwidth)
-                row[columns.PROMPT_TOKEN_S] += layers * mix.token_flops / (0.6 * peak)
-                row[columns.PROMPT_SPAN_S] += layers * mix.span_bytes / (0.7 * bandwidth)
-                row[columns.DECODE_PASS_S] += layers * curves.decode.launch_s
-                row[columns.DECODE_SPAN_S] += layers * (
-                    curves.decode.span_s + mix.span_bytes / (0.7 * bandwidth)
-                )
-                row[columns.DECODE_TOKEN_S] += layers * max(
-                    mix.token_bytes / bandwidth / curves.decode.memory,
-                    mix.decode_pair_flops / peak / curves.decode.compute,
-                )
-    return found
-
-
-def _prompt(row: Floats, layers: int, curve: AttentionCurve, pair_s: float, token_s: float) -> None:
-    row[columns.PROMPT_PASS_S] += layers * curve.launch_s
-    row[columns.PROMPT_SPAN_S] += layers * curve.span_s
-    row[columns.PROMPT_PAIR_S] += layers * pair_s / curve.compute
-    row[columns.PROMPT_TOKEN_S] += layers * token_s / curve.memory
+    for stage in flat_stages(own):
+        for mix, layers in stage_mixes(own, stage):
+            each = mix_time(mix, own.kv_bytes, accelerator, curves)
+            found[at[mix.window], columns.PROMPT_PASS_S : columns.DECODE_TOKEN_S + 1] += layers * np.array(
+                each[:-1]
+            )
+            row_s += layers * each.row_s
+    return found, row_s

@@ -1,18 +1,20 @@
 """What a pass's exchanges between devices take: a latency that no bandwidth shortens, then the link."""
 
 from collections import Counter
-from math import log2
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twophase.calibration.curves import Curves
+from twophase.calibration.curves import Curves, ExchangeCurve
 from twophase.cost.communication import ACTIVATION_BYTES, other_devices
 from twophase.cost.deployment import Deployment
 from twophase.hardware.accelerator import Accelerator, Link
 from twophase.model.spec import Layer, MoE
 
 Floats = NDArray[np.float64]
+BETWEEN_NODES = 0.7  # share of a network's bandwidth that collectives reach, and their latency
+NODE_LATENCY_S = 20e-6
+SEND_S = 10e-6  # a pipeline's send and receive, once
 
 
 def exchanges_s(own: Deployment, accelerator: Accelerator, curves: Curves, rows: Floats) -> Floats:
@@ -24,14 +26,11 @@ def exchanges_s(own: Deployment, accelerator: Accelerator, curves: Curves, rows:
         total += count * all_reduce_s(payload, plan.tp, accelerator, curves)
     if plan.ep > 1:
         moes = Counter(each.feed_forward for each in own.spec.layers if isinstance(each.feed_forward, MoE))
-        link = _link(accelerator, plan.tp * plan.dp)
         for moe, layers in moes.items():
-            sent = payload / plan.tp * other_devices(moe, plan.ep)
-            each = 2 * curves.exchange.launch_s + sent / (curves.exchange.bandwidth * link.bandwidth)
-            total += 2 * layers * each
+            total += 2 * layers * _all_to_all_s(own, moe, payload / plan.tp, accelerator, curves)
     if plan.pp > 1:
         link = _link(accelerator, plan.tp * plan.dp * 2)
-        total += (plan.pp - 1) * (10e-6 + payload / plan.tp / (curves.exchange.bandwidth * link.bandwidth))
+        total += (plan.pp - 1) * (SEND_S + payload / plan.tp / (BETWEEN_NODES * link.bandwidth))
     return np.asarray((rows > 0) * total)
 
 
@@ -50,13 +49,33 @@ def all_reduce_s(payload: Floats, devices: int, accelerator: Accelerator, curves
     """Beyond a node: inside each, then a device's share of it between the nodes."""
     inside = min(devices, accelerator.devices_per_node)
     nodes = -(-devices // inside)
-    total = _ring_s(payload, inside, accelerator.intra, curves)
-    return total + _ring_s(payload / inside, nodes, accelerator.inter, curves) if nodes > 1 else total
+    total = exchange_s(curves.exchange["all-reduce"], payload, inside, accelerator.intra)
+    if nodes > 1:
+        sent = 2 * (nodes - 1) / nodes * payload / inside
+        total = total + 2 * NODE_LATENCY_S + sent / (BETWEEN_NODES * accelerator.inter.bandwidth)
+    return total
 
 
-def _ring_s(payload: Floats, devices: int, link: Link, curves: Curves) -> Floats:
+def _all_to_all_s(
+    own: Deployment, moe: MoE, payload: Floats, accelerator: Accelerator, curves: Curves
+) -> Floats:
+    """One way; a row goes once to each device that it needs, and the curve counts it for all of them."""
+    sent = payload * other_devices(moe, own.plan.ep)
+    if own.plan.tp * own.plan.dp > accelerator.devices_per_node:
+        return np.asarray(NODE_LATENCY_S + sent / (BETWEEN_NODES * accelerator.inter.bandwidth))
+    others = own.plan.ep - 1
+    total = sent * own.plan.ep / others  # a collective's payload, of which others/ep leave the device
+    return exchange_s(curves.exchange["all-to-all"], total, own.plan.ep, accelerator.intra)
+
+
+def exchange_s(curve: ExchangeCurve, payload: Floats, devices: int, link: Link) -> Floats:
+    """Interpolated in logs; what exceeds the latency goes with the link's bandwidth."""
     if devices == 1:
         return np.zeros_like(payload)
-    latency = curves.exchange.launch_s + curves.exchange.hop_s * (log2(devices) - 1)
-    sent = 2 * (devices - 1) / devices * payload
-    return np.asarray(latency + sent / (curves.exchange.bandwidth * link.bandwidth))
+    sizes = sorted(curve.seconds)
+    measured = curve.seconds[min((size for size in sizes if size >= devices), default=sizes[-1])]
+    at = np.maximum(payload, curve.payload[0])
+    inside = np.exp(np.interp(np.log(at), np.log(curve.payload), np.log(measured)))
+    beyond = np.maximum(payload / curve.payload[-1], 1.0)
+    least = measured[0]
+    return np.asarray(least + (inside * beyond - least) * (curve.link / link.bandwidth))

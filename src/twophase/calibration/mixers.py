@@ -39,6 +39,7 @@ class Mix:
     row_bytes: float = 0.0  # of the cache, written by a new row
     row_flops: float = 0.0
     span_bytes: float = 0.0  # a state, read and written
+    io_bytes: float = 0.0  # of activations that a row of a recurrence reads and writes
     heads: int = 1  # of queries, on this device
     kv_heads: int = 1
     head_dim: int = 128
@@ -148,4 +149,5 @@ def _recurrent(own: Recurrent, tp: int) -> Mix:
         kind="recurrence",
         row_flops=(update * state + 2.0 * convolved * kernel) / tp,
         span_bytes=2.0 * held.state_bytes,
+        io_bytes=4.0 * convolved / tp,
     )
