@@ -1,0 +1,63 @@
+"""What a loop over several replicas reads and writes: all their arrays in two, and what is on its way."""
+
+from typing import NamedTuple
+
+from twophase.simulate.books import Floats, Ints
+
+# Cluster.where[replica, field]: begin, rows, columns (0: a flat array) in ints or floats
+BEGIN, HEIGHT, WIDTH = range(3)
+
+# routers
+ROUND_ROBIN, LEAST_LOADED, PREFIX_AWARE, POWER_OF_TWO = range(4)
+ROUTERS = {
+    "round-robin": ROUND_ROBIN,
+    "least-loaded": LEAST_LOADED,
+    "prefix-aware": PREFIX_AWARE,
+    "power-of-two": POWER_OF_TWO,
+}
+
+# Cluster.roles
+BOTH, PREFILL, DECODE = range(3)
+
+# places in Cluster.counts
+(
+    ROUTER,
+    NEXT_TARGET,  # of round-robin, for those who arrive
+    NEXT_DECODE,  # and for those whose prompt is computed
+    CLUSTER_SEED,
+    NEXT_ROOT,  # of Cluster.roots: the next that arrives by the clock
+    HEAP_SIZE,
+    N_EVENTS,  # so far: ties are taken in order
+    OVERLAPS,  # 1: layers are sent as they are computed
+) = range(8)
+# places in Cluster.clock
+TIME, BANDWIDTH, LATENCY, LAYERS = range(4)
+
+# columns of Cluster.events
+EVENT_ORDER, EVENT_KIND, EVENT_REQUEST = range(3)
+TURN, KV_ARRIVES = range(2)  # EVENT_KIND
+
+# columns of Cluster.routes: replicas, -1: none yet; the request that waits for this one's end
+TARGET, DECODE_TARGET, FOLLOWER = range(3)
+# columns of Cluster.transfers: seconds
+SENT_S, ARRIVED_S = range(2)
+
+
+class Cluster(NamedTuple):
+    """Replicas lie in `ints` and `floats`, see twophase.simulate.arena; arrays that they share, once."""
+
+    ints: Ints
+    floats: Floats
+    where: Ints  # [replicas, fields, 3]
+    roles: Ints  # [replicas]
+    roots: Ints  # requests that follow no other, in order of arrival
+    arrival_s: Floats  # of each request; of one that follows another, filled in when it is known
+    think_s: Floats  # from the end of the one that it follows
+    routes: Ints  # [requests, 3]
+    kv_bytes: Floats  # of each request, to be sent
+    transfers: Floats  # [requests, 2]
+    link_free_s: Floats  # [replicas]: when its link has sent or received all
+    heap: Floats  # [requests + 1]: moments of what is to come
+    events: Ints  # [requests + 1, 3]
+    counts: Ints
+    clock: Floats

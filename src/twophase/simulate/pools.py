@@ -1,0 +1,152 @@
+"""What serves: replicas of one kind, their limits, their KV pool as `fit` counts it, their pass times."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from twophase.calibration.calibrated import Calibration
+from twophase.calibration.estimate import Estimate, Provenance, estimate
+from twophase.cost.deployment import Deployment
+from twophase.cost.parallel import ALONE, Plan
+from twophase.errors import InputError
+from twophase.fit.capacity import concurrency
+from twophase.fit.fit import Fit, fit
+from twophase.fit.serving import Serving
+from twophase.hardware.accelerator import Accelerator
+from twophase.model.catalogue import Model
+from twophase.model.formats import KV_FORMATS
+from twophase.scheduler.request import Limits
+from twophase.simulate.presets import Preset, limits_for
+from twophase.simulate.workload_arrays import Role
+from twophase.workload.workload import Workload
+
+BLOCK_SIZE = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """What is None is the preset's, or follows from the accelerator's memory."""
+
+    max_tokens: int | None = None  # rows of a pass
+    max_sequences: int | None = None
+    context_length: int | None = None
+    block_size: int = BLOCK_SIZE
+    blocks: int | None = None
+    kv_pool_bytes: float | None = None  # of one device
+    prefix_cache: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """`count` like replicas."""
+
+    role: Role
+    count: int
+    accelerator: Accelerator
+    own: Deployment
+    limits: Limits
+    policy: str
+    estimate: Estimate
+    fit: Fit
+
+    @property
+    def devices(self) -> int:
+        return self.count * self.own.plan.tp * self.own.plan.pp
+
+
+def pool_of(
+    model: Model,
+    accelerator: Accelerator,
+    workload: Workload,
+    preset: Preset,
+    *,
+    policy: str,
+    plan: Plan = ALONE,
+    kv: str = "bf16",
+    sizes: Sizes | None = None,
+    role: Role = "both",
+    count: int = 1,
+    drafts: int = 0,
+    provenance: Provenance = "curves",
+    calibration: Calibration | None = None,
+) -> Pool:
+    """InputError where the model doesn't fit. Each of a plan's dp shares of the attention is a replica."""
+    sizes = sizes or Sizes()
+    default_tokens, default_sequences = limits_for(preset, accelerator)
+    max_tokens = sizes.max_tokens or default_tokens
+    max_sequences = sizes.max_sequences or default_sequences
+    found = fit(
+        model,
+        accelerator,
+        Serving(
+            engine=preset.memory,
+            plan=plan,
+            kv=kv,
+            max_model_len=sizes.context_length,
+            max_num_batched_tokens=max_tokens,
+            max_num_seqs=max_sequences,
+            block_size=sizes.block_size,
+            prefix_caching=sizes.prefix_cache,
+            kv_pool_bytes=sizes.kv_pool_bytes,
+        ),
+    )
+    tokens = kv_tokens(found, workload)
+    blocks = sizes.blocks or tokens // sizes.block_size
+    if blocks < 1:
+        raise InputError(
+            f"{model.spec.name} leaves no room for a KV cache on {accelerator.title} ({plan}): "
+            "`twophase fit` says what would; try --tp, --weights, or another --gpu"
+        )
+    own = Deployment(
+        spec=model.spec,
+        storage=model.storage,
+        kv_bytes=KV_FORMATS[kv],
+        plan=plan,
+        kv_integers=kv == "int8",
+    )
+    limits = Limits(
+        blocks=blocks,
+        context_length=table_length(workload, found.settings.max_model_len),
+        max_sequences=max_sequences,
+        max_tokens=max_tokens,
+        block_size=sizes.block_size,
+        prefix_cache=sizes.prefix_cache,
+    )
+    return Pool(
+        role=role,
+        count=count * plan.dp,
+        accelerator=accelerator,
+        own=own,
+        limits=limits,
+        policy=policy,
+        estimate=estimate(
+            own,
+            accelerator,
+            preset.engine,
+            max_rows=max_tokens,
+            max_sequences=max_sequences * (1 + drafts),
+            provenance=provenance,
+            calibration=calibration,
+        ),
+        fit=found,
+    )
+
+
+def kv_tokens(found: Fit, workload: Workload) -> int:
+    """Of one replica. Where layers keep windows or states, as many as sequences of the workload's mean length
+    hold: what a token takes depends on the sequence.
+    """
+    if found.kv_pool_bytes <= 0:
+        return 0
+    pools = found.layout.pools
+    if not found.layout.kinds or (len(pools) == 1 and [each.window for each in pools[0].groups] == [None]):
+        return found.capacity.logged_tokens
+    mean = int(np.mean(workload.prompt_tokens + workload.output_tokens))
+    mean = max(1, min(mean, found.settings.max_model_len))
+    return int(concurrency(found.layout, found.kv_pool_bytes, mean) * mean)
+
+
+def table_length(workload: Workload, longest: int) -> int:
+    """As long as any request that the model can take: block tables need not be longer."""
+    asked = int(np.max(workload.prompt_tokens + workload.output_tokens, initial=2))
+    return max(2, min(longest, asked))

@@ -1,0 +1,100 @@
+"""Which replica a request goes to. Plain functions over a cluster's arrays, that Numba can compile."""
+
+from twophase.scheduler.state import BLOCK_SIZE
+from twophase.simulate.arena import replica_at
+from twophase.simulate.books import PROMPT
+from twophase.simulate.cluster_books import (
+    CLUSTER_SEED,
+    DECODE,
+    LEAST_LOADED,
+    NEXT_DECODE,
+    NEXT_TARGET,
+    POWER_OF_TWO,
+    PREFIX_AWARE,
+    ROUTER,
+    Cluster,
+)
+from twophase.simulate.drafts import chance
+from twophase.simulate.replica import cached_blocks, outstanding
+
+# SGLang's router (cache-aware): loads that differ by more than both are balanced first, and a prompt goes
+# where its prefix is only if so much of it is there
+BALANCE_REQUESTS, BALANCE_FACTOR = 32, 1.1
+LEAST_MATCH = 0.5
+
+
+def takes(cluster: Cluster, i: int, decoding: bool) -> bool:
+    """Whether a request that arrives, or one whose prompt is computed, may go to this replica."""
+    return bool((cluster.roles[i] == DECODE) == decoding)
+
+
+def load(cluster: Cluster, i: int) -> int:
+    """Requests that were sent there and are not done."""
+    return outstanding(replica_at(cluster, i))
+
+
+def turn(cluster: Cluster, decoding: bool, number: int) -> int:
+    """The replica of this number among those that take it, from the beginning again after the last."""
+    takers = 0
+    for i in range(len(cluster.roles)):
+        takers += takes(cluster, i, decoding)
+    rest = number % takers
+    for i in range(len(cluster.roles)):
+        if takes(cluster, i, decoding):
+            if rest == 0:
+                return i
+            rest -= 1
+    return -1
+
+
+def least_loaded(cluster: Cluster, decoding: bool) -> int:
+    """The first of those with the fewest requests outstanding."""
+    least, best = 1 << 60, -1
+    for i in range(len(cluster.roles)):
+        if takes(cluster, i, decoding):
+            mine = load(cluster, i)
+            if mine < least:
+                least, best = mine, i
+    return best
+
+
+def by_prefix(cluster: Cluster, request: int, decoding: bool) -> int:
+    """Where most of its prompt is cached; the least loaded where little is, or loads are far apart."""
+    least, most, best, found = 1 << 60, 0, -1, 0
+    for i in range(len(cluster.roles)):
+        if takes(cluster, i, decoding):
+            replica = replica_at(cluster, i)
+            mine = outstanding(replica)
+            least, most = min(least, mine), max(most, mine)
+            tokens = cached_blocks(replica, request) * replica.state.settings[BLOCK_SIZE]
+            if tokens > found:
+                best, found = i, tokens
+    apart = most - least > BALANCE_REQUESTS and most > BALANCE_FACTOR * least
+    if best < 0 or apart or found < LEAST_MATCH * replica_at(cluster, best).requests.counts[request, PROMPT]:
+        return least_loaded(cluster, decoding)
+    return best
+
+
+def of_two(cluster: Cluster, request: int, decoding: bool) -> int:
+    """The less loaded of two that are drawn (Mitzenmacher 2001)."""
+    seed = cluster.counts[CLUSTER_SEED]
+    one = turn(cluster, decoding, int(chance(seed, request, 0) * (1 << 30)))
+    other = turn(cluster, decoding, int(chance(seed, request, 1) * (1 << 30)))
+    return other if load(cluster, other) < load(cluster, one) else one
+
+
+def route(cluster: Cluster, request: int, decoding: bool) -> int:
+    """The replica for a request that arrives now, or (`decoding`) whose prompt has just been computed."""
+    router = cluster.counts[ROUTER]
+    if router == LEAST_LOADED:
+        return least_loaded(cluster, decoding)
+    if router == PREFIX_AWARE:
+        return by_prefix(cluster, request, decoding)
+    if router == POWER_OF_TWO:
+        return of_two(cluster, request, decoding)
+    return turn(cluster, decoding, cluster.counts[NEXT_DECODE if decoding else NEXT_TARGET])
+
+
+def note_routed(cluster: Cluster, decoding: bool) -> None:
+    """It was taken in: round-robin goes on."""
+    cluster.counts[NEXT_DECODE if decoding else NEXT_TARGET] += 1

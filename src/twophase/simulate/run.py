@@ -1,0 +1,125 @@
+"""A simulation from end to end:
+
+from twophase.simulate.run import simulate
+from twophase.workload.traces import read_trace
+
+run = simulate("llama-3.1-8b", "h100-sxm", read_trace(Path("trace.csv")), "vllm")
+print(np.percentile(run.ttft_s, 99), run.output_tokens_per_s)
+"""
+
+from dataclasses import dataclass
+
+from twophase.calibration.calibrated import Calibration
+from twophase.calibration.estimate import Provenance
+from twophase.cost.parallel import ALONE, Plan
+from twophase.errors import InputError, nearest
+from twophase.hardware.accelerator import Accelerator, Link
+from twophase.hardware.catalogue import load_accelerator
+from twophase.model.catalogue import Model, load_model
+from twophase.model.served import served
+from twophase.scheduler.policy import POLICIES
+from twophase.simulate.cluster_books import ROUTERS
+from twophase.simulate.outcome import Run
+from twophase.simulate.pools import Pool, Sizes, pool_of
+from twophase.simulate.presets import PRESETS, Preset, preset_named
+from twophase.simulate.running import Show, Wire, run_pools
+from twophase.simulate.workload_arrays import Role
+from twophase.workload.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Prompts are computed by some replicas, and outputs by others, to which the KV cache is sent."""
+
+    prefill: int
+    decode: int
+    link: Link | None = None  # of each replica; None: the accelerator's between nodes, one a device
+    overlap: bool = True  # layers are sent as they are computed
+    prefill_plan: Plan | None = None  # None: the same as the decode replicas'
+
+
+def simulate(
+    model: str | Model,
+    accelerator: str | Accelerator,
+    workload: Workload,
+    policy: str = "vllm",
+    *,
+    preset: str | None = None,
+    weights: str | None = None,
+    plan: Plan = ALONE,
+    kv: str = "bf16",
+    sizes: Sizes | None = None,
+    replicas: int = 1,
+    router: str = "round-robin",
+    split: Split | None = None,
+    drafts: int = 0,
+    acceptance: float = 0.0,
+    provenance: Provenance = "curves",
+    calibration: Calibration | None = None,
+    seed: int = 0,
+    max_time_s: float = float("inf"),
+    show: Show | None = None,
+) -> Run:
+    """Serve the workload in simulated time. The same arguments give the same run on any machine.
+
+    policy: a preset's name (vllm, sglang, ours, static, prefill-first), or a policy's (shortest-first ...)
+    for the engine of `preset`. `drafts` tokens are verified in each decode pass, each accepted with the
+    chance `acceptance` where those before it were. InputError where the model doesn't fit, or a name is unknown.
+    """
+    own = served(load_model(model), weights) if isinstance(model, str) else model
+    device = load_accelerator(accelerator) if isinstance(accelerator, str) else accelerator
+    chosen = preset_of(policy, preset)
+    if router not in ROUTERS:
+        raise InputError(f"no router {router!r}; there are {', '.join(ROUTERS)}{nearest(router, ROUTERS)}")
+
+    def pool(role: Role, count: int, laid_out: Plan) -> Pool:
+        return pool_of(
+            own,
+            device,
+            workload,
+            chosen[0],
+            policy=chosen[1],
+            plan=laid_out,
+            kv=kv,
+            sizes=sizes,
+            role=role,
+            count=count,
+            drafts=drafts,
+            provenance=provenance,
+            calibration=calibration,
+        )
+
+    wire: Wire | None = None
+    if split is None:
+        pools = [pool("both", replicas, plan)]
+    else:
+        first = pool("prefill", split.prefill, split.prefill_plan or plan)
+        pools = [first, pool("decode", split.decode, plan)]
+        wire = Wire(split.link or links_between(device, plan), split.overlap)
+    return run_pools(
+        pools,
+        workload,
+        router=router,
+        wire=wire,
+        drafts=drafts,
+        acceptance=acceptance,
+        seed=seed,
+        max_time_s=max_time_s,
+        show=show,
+    )
+
+
+def preset_of(policy: str, preset: str | None) -> tuple[Preset, str]:
+    """The engine, and the name of its policy."""
+    if preset is None and policy in PRESETS:
+        return PRESETS[policy], PRESETS[policy].policy
+    if policy not in POLICIES and policy not in PRESETS:
+        known = [*PRESETS, *POLICIES]
+        raise InputError(f"no policy {policy!r}; there are {', '.join(known)}{nearest(policy, known)}")
+    return preset_named(preset or "vllm"), policy if policy in POLICIES else PRESETS[policy].policy
+
+
+def links_between(accelerator: Accelerator, plan: Plan) -> Link:
+    """Of a replica: its devices send side by side, each over its own link between nodes."""
+    devices = plan.tp * plan.pp
+    return Link(accelerator.inter.bandwidth * devices, accelerator.inter.latency_s)
