@@ -12,7 +12,6 @@ from twophase.cost import pass_seconds, pass_times
 from twophase.scheduler import compiling as scheduler
 from twophase.simulate import books, deciding, drafts, one_pass, replica, run_ahead, single
 
-OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
 LINKED = (pass_seconds, deciding, drafts, run_ahead, one_pass, replica, single)  # each calls those before it
 ENTRIES = {"advance", "submit", "let_go", "cached_blocks", "serve"}  # what Python calls
 
@@ -58,9 +57,9 @@ def link(
                 }
                 bound = FunctionType(function.__code__, names)
                 if function.__name__ in entries:
-                    done[function] = jit(cache=cached, **OPTIONS)(bound)
+                    done[function] = jit(cache=cached, **scheduler.ENTRY)(bound)
                 else:
-                    done[function] = jit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(bound)
+                    done[function] = jit(**scheduler.INNER)(bound)
     return done
 
 
