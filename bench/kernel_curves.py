@@ -21,6 +21,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from twophase.calibration.curve import Curve, curve_s
+from twophase.calibration.curves import curve_of
 from twophase.calibration.experts import grouped_work
 from twophase.calibration.gemm import gemm_work
 from twophase.hardware.accelerator import Accelerator
@@ -39,6 +40,7 @@ GEMM_GRIDS = (
     ("rows", ROWS, "inputs", DEPTHS),
     ("rows", ROWS, "elements", ELEMENTS),
 )
+BLOCK_GRIDS = (("rows", (1024, 4096, 16384), "elements", (2.0**20, 2.0**24, 2.0**28)),)
 FEW_ROWS = (1, 4, 16, 64, 256, 1024)
 PER_EXPERT = (1, 2, 4, 8, 16, 32, 64, 128, 512, 2048)
 SIZES = tuple(2.0**power for power in (18, 20, 21, 22, 23, 25))
@@ -86,19 +88,43 @@ def gemm_curves(root: Path, machine: str, accelerator: Accelerator, held: list[H
         work = gemm_work(m, n, k, weight)
         test = (n * 7919 + k * 104729) // 256 % 3 == 0
         cold = measured > weight / accelerator.bandwidth
-        # DeepGEMM's and others' launch by Python took longer than the kernel; a captured graph has none of it
-        host = float(np.quantile(measured, 0.02)) if kernel == "fp8-block" else 0.0
-        known = {}
-        if host:
-            cold &= measured > 1.6 * host
-            known = {"launch_s": found["fp8"]["launch_s"], "memory": found["fp8"]["memory"]}
-        found[kernel] = fitted(TYPES[kernel], accelerator, work, measured, GEMM_GRIDS, test, cold, **known)
-        estimate = found[kernel].pop("held")(work)
+        if kernel == "fp8-block":
+            found[kernel], guess, cold = beside_fp8(found["fp8"], accelerator, work, measured, test)
+        else:
+            found[kernel] = fitted(TYPES[kernel], accelerator, work, measured, GEMM_GRIDS, test, cold)
+            guess = found[kernel].pop("held")(work)
         found[kernel]["range"] = {"rows": [1, 16384], "outputs": [256, 65536], "inputs": [256, 16384]}
         for phase, rows in (("decode", m <= 256), ("prefill", m >= 512)):
             part_ = test & rows & cold
-            held.append(Held(machine, "gemm", kernel, phase, estimate[part_] / measured[part_] - 1))
+            held.append(Held(machine, "gemm", kernel, phase, guess[part_] / measured[part_] - 1))
     return found
+
+
+def beside_fp8(
+    plain: dict[str, Any],
+    accelerator: Accelerator,
+    work: tuple[Floats, Floats, dict[str, Floats]],
+    measured: Floats,
+    test: NDArray[np.bool_],
+) -> tuple[dict[str, Any], Floats, NDArray[np.bool_]]:
+    """FP8 with scales by blocks: plain FP8's curve, and a grid of what large multiplies take beyond that.
+
+    Its launch by Python took 50 to 300 us here, longer than most kernels; a captured graph has none of it.
+    Only rows that take much longer than that say something of the kernel.
+    """
+    curve = curve_of(plain)
+    flops, moved, features = work
+    bare = curve_s(curve, accelerator, flops, moved, features)
+    host = float(np.quantile(measured[bare < 20e-6], 0.9))
+    busy = (bare > 2 * host) & (measured > 2 * host)
+
+    def beyond(rows: NDArray[np.bool_]) -> Curve:
+        part = {name: each[rows] for name, each in features.items()}
+        grids = fits.grids_of(part, np.log(measured[rows] / bare[rows]), BLOCK_GRIDS)
+        return curve._replace(grids=(*curve.grids, *grids))
+
+    guess = curve_s(beyond(busy & ~test), accelerator, flops, moved, features)
+    return {**entry(beyond(busy)), "rows": int(busy.sum())}, guess, busy
 
 
 def fitted(
@@ -161,7 +187,7 @@ def expert_curves(root: Path, machine: str, accelerator: Accelerator, held: list
     )
     found: dict[str, Any] = {}
     for theirs, kernel in tables.KERNELS.items():
-        part = table.filter(pl.col("moe_dtype") == theirs)
+        part = expert_rows(table, theirs)
         if not len(part):
             continue
         names = (
@@ -191,6 +217,14 @@ def expert_curves(root: Path, machine: str, accelerator: Accelerator, held: list
         for phase, part_ in (("decode", rows <= 256), ("prefill", rows >= 512)):
             held.append(Held(machine, "experts", kernel, phase, away[test & part_]))
     return found
+
+
+def expert_rows(table: pl.DataFrame, kernel: str) -> pl.DataFrame:
+    """gpt-oss has kernels of its own; whoever else has 4-bit weights and 16-bit activations runs Marlin."""
+    own = pl.col("kernel_source").str.contains("gptoss")
+    if kernel == "int4_wo":
+        return table.filter(pl.col("moe_dtype").is_in(["int4_wo", "w4a16_mxfp4"]) & ~own)
+    return table.filter((pl.col("moe_dtype") == kernel) & (own | (kernel != "w4a16_mxfp4")))
 
 
 # -- attention -----------------------------------------------------------------------------------------------
@@ -273,7 +307,7 @@ def numbers(values: Floats) -> list[float]:
 
 
 def latent_curves(root: Path, machine: str, accelerator: Accelerator) -> dict[str, Any]:
-    """From whole modules of DeepSeek-V3, projections and all: only what grows with tokens and pairs is kept."""
+    """From whole modules of DeepSeek-V3, projections and all: what grows with tokens and pairs is kept."""
     prompts = tables.kernel_table(root, machine, "mla", "mla_context_module")
     steps = tables.kernel_table(root, machine, "mla", "mla_generation_module")
     plain = prompts is None or steps is None
@@ -368,7 +402,7 @@ def exchange_curves(root: Path, machine: str, accelerator: Accelerator, held: li
     return found
 
 
-# -- machines that LLMServingSim profiled ----------------------------------------------------------------------
+# -- machines that LLMServingSim profiled --------------------------------------------------------------------
 
 SHAPES = {  # d_model, queries, keys and values together, feed-forward width
     "Llama-3.1-8B": (4096, 4096, 2048, 14336),
@@ -487,12 +521,17 @@ def profiled_small(root: Path, machine: str, accelerator: Accelerator) -> list[f
     table = tables.profiles(root, machine, "dense").filter(pl.col("layer") == "layernorm")
     width = np.array([SHAPES[name][0] for name in table["model"]], np.float64)
     rows, measured = tables.columns(table, "tokens", "s")
+    return norm_numbers(rows, width, measured, accelerator)
+
+
+def norm_numbers(rows: Floats, width: Floats, measured: Floats, accelerator: Accelerator) -> list[float]:
+    """Read and written are the row and the residual; much of that stays in the cache between kernels."""
     design = np.stack([np.ones_like(rows), rows * width * 8 / accelerator.bandwidth], 1)
     launch, slope = fits.affine(design, measured)
     return numbers(np.array([launch, 1 / slope]))
 
 
-# -- all of it -------------------------------------------------------------------------------------------------
+# -- all of it -----------------------------------------------------------------------------------------------
 
 RELATIVES = {
     **dict.fromkeys(("h100-pcie", "h100-nvl", "h800", "h20"), "h100-sxm"),
@@ -507,7 +546,15 @@ RELATIVES = {
     "NVIDIA": "a100-80gb",
     "other": "a100-80gb",
 }
-SMALL = [2.2e-6, 0.6]  # where norms were not timed apart
+
+
+def small_kernels(root: Path, machine: str) -> list[float]:
+    """Norms of the machine, or of its nearest that were timed apart."""
+    if machine == "l40s":
+        return profiled_small(root, "rtx-4090", load_accelerator("rtx-4090"))
+    like = "a100-80gb" if machine == "a100-80gb" else "h100-sxm"
+    rows, width, measured = tables.columns(tables.norm_table(root, like), "tokens", "width", "s")
+    return norm_numbers(rows, width, measured, load_accelerator(like))
 
 
 def machine_entry(root: Path, machine: str, held: list[Held]) -> dict[str, Any]:
@@ -519,7 +566,7 @@ def machine_entry(root: Path, machine: str, held: list[Held]) -> dict[str, Any]:
         "attention": attention_curves(root, machine, accelerator, held),
         "latent": latent_curves(root, machine, accelerator),
         "exchange": exchange_curves(root, machine, accelerator, held),
-        "small": SMALL,
+        "small": small_kernels(root, machine),
         "fast_link": machine != "l40s",
     }
     found["gemm"].setdefault("w4a16", found["gemm"]["bf16"])

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from twophase.calibration.curve import Curve, Grid, between, correction, curve_s
+from twophase.calibration.curve import Curve, Grid, between, curve_s
 from twophase.hardware.accelerator import Accelerator
 
 Floats = NDArray[np.float64]
@@ -60,10 +60,10 @@ def fit_curve(
 
     found = curve(least_squares(residual, [np.log(6e-6), 0.5, 1.0, 0.0]))
     left = np.log(measured / curve_s(found, accelerator, flops, moved, features))
-    return found._replace(grids=_grids(features, left, grids))
+    return found._replace(grids=grids_of(features, left, grids))
 
 
-def _grids(
+def grids_of(
     features: dict[str, Floats],
     left: Floats,
     wanted: Sequence[tuple[str, Sequence[float], str, Sequence[float]]],
@@ -124,6 +124,3 @@ def affine(design: Floats, measured: Floats, rounds: int = 8) -> Floats:
         away = np.abs(design @ found / measured - 1)
         weight = np.sqrt(np.minimum(1.0, ROBUST / np.maximum(away, 1e-9)))
     return found
-
-
-__all__ = ["affine", "correction", "fit_curve", "least_squares"]

@@ -41,7 +41,7 @@ def kernel_table(root: Path, machine: str, family: str, name: str) -> pl.DataFra
 def fastest(table: pl.DataFrame) -> pl.DataFrame:
     aside = {"framework", "version", "device", "op_name", "kernel_source", "latency"}
     keys = [name for name in table.columns if name not in aside]
-    return table.group_by(keys).agg(pl.col("latency").min()).sort(keys)
+    return table.sort("latency").group_by(keys).agg(pl.col("latency", "kernel_source").first()).sort(keys)
 
 
 def nccl(root: Path, machine: str, operation: str) -> pl.DataFrame:
@@ -108,6 +108,20 @@ def layer_tables(root: Path, machine: str) -> pl.DataFrame:
                 )
             )
     return pl.concat(found).drop_nulls()
+
+
+def norm_table(root: Path, machine: str) -> pl.DataFrame:
+    """Vidur's norms before attention: tokens, width, seconds."""
+    theirs = {"a100-80gb": "a100", "h100-sxm": "h100"}[machine]
+    found = [
+        pl.read_csv(path).select(
+            tokens=pl.col("num_tokens"),
+            width=pl.col("n_embd"),
+            s=pl.col("time_stats.input_layernorm.median") / 1e3,
+        )
+        for path in sorted((root / "vidur/compute" / theirs).rglob("mlp.csv"))
+    ]
+    return pl.concat(found).drop_nulls().filter(pl.col("s") > 0)
 
 
 def columns(table: pl.DataFrame, *names: str) -> list[Floats]:

@@ -9,7 +9,7 @@ from twophase.calibration.engines import Engine, engine_named, padded
 from twophase.calibration.exchanging import exchanges_s
 from twophase.calibration.experts import grouped_s
 from twophase.calibration.floors import flat_stages, floor_times, stage_mixes
-from twophase.calibration.gemm import gemm_s
+from twophase.calibration.gemm import ACTIVATION_BYTES, gemm_s
 from twophase.calibration.kernels import expert_kernel_of, kernel_of
 from twophase.calibration.mixing import mix_time
 from twophase.calibration.shapes import Gemm, StageShapes, stage_shapes
@@ -21,7 +21,10 @@ from twophase.hardware.accelerator import Accelerator
 Floats = NDArray[np.float64]
 SMALL_KERNELS = 5  # of a layer: two norms, rotation, cache write, activation
 MOE_KERNELS = 2  # beside the experts' own: the router's and the sum with shared experts
-SMALL_VECTORS = 4  # of d_model that one of them reads or writes for a row, on average
+# Elements that they move for a row: two norms read and write row and residual; a rotation and an activation
+# read what the multiply before them made, and write as much or half of it.
+NORM_WIDTHS = 8.0
+MADE = {"qkv_proj": 2.0, "gate_up_proj": 1.5}
 
 
 def curve_times(
@@ -82,9 +85,11 @@ def _small_s(
     own: Deployment, accelerator: Accelerator, curves: Curves, stage: StageShapes, rows: Floats
 ) -> Floats:
     count = SMALL_KERNELS * stage.layers + MOE_KERNELS * stage.moe_layers
-    moved = rows * own.spec.d_model * 2.0 * SMALL_VECTORS
-    each = curves.small_launch_s + moved / (curves.small_memory * accelerator.bandwidth)
-    return np.asarray((rows > 0) * count * each)
+    elements = NORM_WIDTHS * own.spec.d_model * stage.layers
+    for each in stage.gemms:
+        elements += MADE.get(each.name.rpartition(".")[2], 0.0) * each.outputs * each.times
+    moved = rows * elements * ACTIVATION_BYTES / (curves.small_memory * accelerator.bandwidth)
+    return np.asarray((rows > 0) * count * curves.small_launch_s + moved)
 
 
 def _logits_s(

@@ -1,6 +1,6 @@
 """The kernels' curves of an accelerator: its own where it was measured, else a relative's.
 
-curves.json holds what bench/kernel_curves.py fitted, with source, range and error on shapes that it held back.
+curves.json holds what bench/kernel_curves.py fitted, with source, range and error.
 """
 
 import json
