@@ -59,7 +59,7 @@ def summarise(run: Run, slo: Sequence[Limit] = ()) -> Summary:
 
 
 def of(values: Floats) -> Distribution | None:
-    return distribution(values)  # type: ignore[arg-type]  # an array is as good as a list of floats
+    return distribution(values)
 
 
 def weighted(values: Floats, often: Floats) -> Distribution | None:
@@ -68,7 +68,7 @@ def weighted(values: Floats, often: Floats) -> Distribution | None:
         return None
     order = np.argsort(values, kind="stable")
     values, up_to = values[order], np.cumsum(often[order])
-    count = int(round(up_to[-1]))
+    count = round(float(up_to[-1]))
     places = np.array(PERCENTILES) / 100 * (count - 1)
     low, high = (
         values[np.searchsorted(up_to, each, side="right")] for each in (places // 1, -(-places // 1))

@@ -64,7 +64,8 @@ def simulate(
 
     policy: a preset's name (vllm, sglang, ours, static, prefill-first), or a policy's (shortest-first ...)
     for the engine of `preset`. `drafts` tokens are verified in each decode pass, each accepted with the
-    chance `acceptance` where those before it were. InputError where the model doesn't fit, or a name is unknown.
+    chance `acceptance` where those before it were. InputError where the model doesn't fit, or a name is
+    unknown.
     """
     own = served(load_model(model), weights) if isinstance(model, str) else model
     device = load_accelerator(accelerator) if isinstance(accelerator, str) else accelerator

@@ -1,0 +1,332 @@
+"""twophase simulate: serve a workload in simulated time, by the engine's own scheduler."""
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from twophase.cli.bench_options import from_user
+from twophase.cli.deployment import (
+    DpOption,
+    EpOption,
+    GpuOption,
+    HardwareOption,
+    KVOption,
+    PpOption,
+    TpOption,
+    WeightsOption,
+    loaded,
+)
+from twophase.cli.fit import bytes_of
+from twophase.cli.options import JsonOption, require_writable, write
+from twophase.cli.progress import progress_bar
+from twophase.cli.simulate_options import require_sound, split_of, workload_of
+
+if TYPE_CHECKING:
+    from twophase.report.simulation import Simulation
+    from twophase.simulate.outcome import Run
+    from twophase.workload.workload import Workload
+
+
+def simulate(
+    context: typer.Context,
+    model: Annotated[
+        str, typer.Argument(help="A catalogue name, a config.json or its directory, a GGUF file.")
+    ],
+    *,
+    gpu: GpuOption = "h100-sxm",
+    hardware: HardwareOption = None,
+    tp: TpOption = 1,
+    pp: PpOption = 1,
+    ep: EpOption = 1,
+    dp: DpOption = 1,
+    weights: WeightsOption = None,
+    kv: KVOption = "bf16",
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace",
+            "--workload",
+            metavar="FILE",
+            help="Replay arrivals: Azure, BurstGPT, Mooncake, ServeGen's folder, a table, a run of ours.",
+        ),
+    ] = None,
+    speedup: Annotated[float, typer.Option(metavar="FACTOR", help="Replay a trace so much faster.")] = 1.0,
+    spread_arrivals: Annotated[
+        bool, typer.Option("--spread-arrivals", help="Where a trace's times come in steps, spread them.")
+    ] = False,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out a trace's malformed lines, and count them.")
+    ] = False,
+    rate: Annotated[float | None, typer.Option(metavar="R", help="Requests per second.")] = None,
+    arrivals: Annotated[
+        Literal["poisson", "constant", "gamma"], typer.Option(help="How requests of a rate come.")
+    ] = "poisson",
+    burstiness: Annotated[
+        float, typer.Option(metavar="B", help="Of gamma arrivals: below 1 bursts, above 1 evens out.")
+    ] = 1.0,
+    ramp: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Over which the rate grows from nothing.")
+    ] = 0.0,
+    requests: Annotated[
+        int | None, typer.Option(metavar="N", help="How many.", show_default="1000, or all of a trace")
+    ] = None,
+    duration: Annotated[float | None, typer.Option(metavar="SECONDS", help="No request comes later.")] = None,
+    prompt_tokens: Annotated[
+        str, typer.Option(metavar="LENGTH", help="512, normal:512,64, lognormal:512,0.5, uniform:128,1024.")
+    ] = "512",
+    output_tokens: Annotated[str, typer.Option(metavar="LENGTH", help="In the same forms.")] = "128",
+    lengths: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw prompts and outputs together from a trace's rows."),
+    ] = None,
+    prefix_tokens: Annotated[
+        int, typer.Option(metavar="N", help="A prefix that prompts share, in front of their own tokens.")
+    ] = 0,
+    prefixes: Annotated[int, typer.Option(metavar="K", help="How many different ones.")] = 1,
+    turns: Annotated[int, typer.Option(metavar="N", help="Turns of each conversation.")] = 1,
+    think: Annotated[
+        float, typer.Option(metavar="SECONDS", help="From an answer's end to the next turn.")
+    ] = 0.0,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help="Who goes first: decode-first, prefill-first, static, priority, shortest-first ...",
+            show_default="the preset's",
+        ),
+    ] = None,
+    preset: Annotated[
+        str, typer.Option(help="Whose rules and defaults: vllm, sglang, ours, static, prefill-first.")
+    ] = "vllm",
+    max_sequences: Annotated[
+        int | None,
+        typer.Option(
+            *("--max-sequences", "--max-num-seqs"),
+            metavar="N",
+            help="Sequences that run at once.",
+            show_default="the preset's",
+        ),
+    ] = None,
+    max_tokens_per_pass: Annotated[
+        int | None,
+        typer.Option(
+            *("--max-tokens-per-pass", "--max-num-batched-tokens", "--max-tokens"),
+            metavar="N",
+            help="Budget of a pass.",
+            show_default="the preset's",
+        ),
+    ] = None,
+    context_length: Annotated[
+        int | None,
+        typer.Option(
+            *("--context-length", "--max-model-len"),
+            metavar="N",
+            help="The longest sequence.",
+            show_default="the model's",
+        ),
+    ] = None,
+    block_size: Annotated[int, typer.Option(metavar="N", help="Tokens of a KV block.")] = 16,
+    kv_blocks: Annotated[
+        int | None, typer.Option(metavar="N", help="KV blocks.", show_default="as fit counts them")
+    ] = None,
+    kv_memory: Annotated[
+        str | None, typer.Option(metavar="BYTES", help="Size of the KV pool of a device: 2GiB.")
+    ] = None,
+    prefix_cache: Annotated[
+        bool, typer.Option("--prefix-cache/--no-prefix-cache", help="Find known beginnings again.")
+    ] = True,
+    speculate: Annotated[int, typer.Option(metavar="K", help="Drafts that each decode pass verifies.")] = 0,
+    acceptance: Annotated[
+        float, typer.Option(metavar="A", help="Chance of a draft, where those before it were accepted.")
+    ] = 0.7,
+    replicas: Annotated[int, typer.Option(metavar="N", help="Engines behind a router.")] = 1,
+    router: Annotated[
+        str, typer.Option(help="round-robin, least-loaded, prefix-aware, power-of-two.")
+    ] = "round-robin",
+    disaggregate: Annotated[
+        str | None,
+        typer.Option(metavar="P:D", help="So many prefill and decode replicas; the KV cache is sent."),
+    ] = None,
+    prefill_tp: Annotated[
+        int | None, typer.Option(metavar="N", help="Of prefill replicas.", show_default="--tp")
+    ] = None,
+    link: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|GBps",
+            help="Over which a replica sends: 50, ndr, 400gbe, pcie5, intra ...",
+            show_default="the devices' own between nodes",
+        ),
+    ] = None,
+    no_overlap: Annotated[
+        bool, typer.Option("--no-overlap", help="Send when all layers are computed, not one by one.")
+    ] = False,
+    clock: Annotated[
+        Literal["floor", "curves"],
+        typer.Option(help="Passes by arithmetic alone, or by kernels' measured curves."),
+    ] = "curves",
+    calibration: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What `twophase calibrate` made of measured passes.")
+    ] = None,
+    slo: Annotated[
+        str | None, typer.Option(metavar="LIMITS", help="Goodput under ttft=500ms,tpot=30ms.")
+    ] = None,
+    max_time: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Stop at this moment of simulated time.")
+    ] = None,
+    seed: Annotated[str, typer.Option(help="Of arrivals, lengths and drafts.")] = "0",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Keep the run, for `twophase report`.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="PATH", help="Write the run's page.")] = None,
+    json: JsonOption = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Plain text on a terminal, too.")] = False,
+) -> int:
+    """Serve a workload in simulated time: the engine's scheduler, on a clock made of arithmetic.
+
+    The same options give the same run on any machine. The exit status is 1 where --max-time cut it off.
+    """
+    paths = {"trace": trace, "lengths": lengths, "hardware": hardware, "calibration": calibration}
+    values = {**context.params, **paths}
+    require_sound(values, {name for name in values if from_user(context, name)})
+    split = split_of(disaggregate) if disaggregate is not None else None
+    if html is not None:
+        require_writable("--html", html)
+    if out is not None:
+        from twophase.cli.bench_end import keeping_place
+
+        keeping_place(out)
+    limits = ()
+    if slo is not None:
+        from twophase.meter.goodput import slo_of
+
+        limits = slo_of(slo)
+    began = time.perf_counter()
+    run = simulated(values, workload_of(values), split)
+    took = time.perf_counter() - began
+
+    from twophase.report.simulation import simulation_of
+
+    how = preset if policy is None else f"{policy} of {preset}"
+    routed = f", {router}" if len(run.replicas) > 1 else ""
+    own = simulation_of(run, Path(model).name if "/" in model else model, f"{how}{routed}", limits)
+    if out is not None:
+        from twophase.report.simulation_folder import keep
+
+        keep(out, own, {name: plain_value(value) for name, value in values.items()})
+    if html is not None:
+        from twophase.report.simulation_html import page
+
+        write("--html", html, page(own).encode())
+    show(own, json=json, plain=plain)
+    if not json:
+        say_end(own, took, out, html)
+    return 1 if own.summary.of("truncated") else 0
+
+
+def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, int] | None) -> "Run":
+    from twophase.cost.parallel import Plan
+    from twophase.hardware.catalogue import load_accelerator
+    from twophase.simulate.links import link_of
+    from twophase.simulate.pools import Sizes
+    from twophase.simulate.run import Split, simulate
+
+    accelerator = load_accelerator(values["gpu"], values["hardware"])
+    plan = Plan(values["tp"], values["pp"], values["ep"], values["dp"])
+    parted = None
+    if split is not None:
+        wire = None if values["link"] is None else link_of(values["link"], accelerator)
+        prefill_plan = Plan(values["prefill_tp"], plan.pp, plan.ep, plan.dp) if values["prefill_tp"] else None
+        parted = Split(
+            prefill=split[0],
+            decode=split[1],
+            link=wire,
+            overlap=not values["no_overlap"],
+            prefill_plan=prefill_plan,
+        )
+    with progress_bar() as report:
+        started = time.perf_counter()
+
+        def say(simulated_s: float, done: int, of: int) -> None:
+            rate = done / max(time.perf_counter() - started, 1e-9)
+            report(f"{simulated_s:,.0f} s simulated, {rate:,.0f} requests/s", done / max(of, 1))
+
+        return simulate(
+            loaded(values["model"], values["weights"]),
+            accelerator,
+            workload,
+            values["policy"] or values["preset"],
+            preset=values["preset"],
+            plan=plan,
+            kv=values["kv"],
+            sizes=Sizes(
+                max_tokens=values["max_tokens_per_pass"],
+                max_sequences=values["max_sequences"],
+                context_length=values["context_length"],
+                block_size=values["block_size"],
+                blocks=values["kv_blocks"],
+                kv_pool_bytes=bytes_of("--kv-memory", values["kv_memory"]),
+                prefix_cache=values["prefix_cache"],
+            ),
+            replicas=values["replicas"],
+            router=values["router"],
+            split=parted,
+            drafts=values["speculate"],
+            acceptance=values["acceptance"] if values["speculate"] else 0.0,
+            provenance=values["clock"],
+            calibration=calibration_of(values["calibration"]),
+            seed=number_of(values["seed"]),
+            max_time_s=values["max_time"] or float("inf"),
+            show=say,
+        )
+
+
+def calibration_of(path: Path | None) -> Any:
+    if path is None:
+        return None
+    from twophase.calibration.kept import read_calibration
+
+    return read_calibration(path)
+
+
+def number_of(seed: str) -> int:
+    """Of a seed in letters."""
+    from hashlib import blake2b
+
+    return int(seed) if seed.isdigit() and len(seed) < 10 else blake2b(seed.encode()).digest()[0]
+
+
+def show(own: "Simulation", *, json: bool, plain: bool) -> None:
+    if json:
+        from twophase.report.simulation_json import to_json
+
+        print(to_json(own))
+        return
+    from twophase.report import simulation_text as render
+
+    if plain or not sys.stdout.isatty():
+        print(render.plain(own))
+    else:
+        render.render(own)
+
+
+def say_end(own: "Simulation", took_s: float, out: Path | None, html: Path | None) -> None:
+    """On stderr: it differs from run to run."""
+    from twophase.units import count, duration
+
+    if out is not None:
+        print(f"\nThe run: {out}")
+    if html is not None:
+        print(f"\nThe page: {html}")
+    run = own.run
+    print(
+        f"twophase: {count(len(run.workload))} requests, {duration(run.ended_s)} simulated in "
+        f"{duration(took_s)}",
+        file=sys.stderr,
+    )
+
+
+def plain_value(value: Any) -> Any:
+    return value if isinstance(value, int | float | str | bool | None) else str(value)

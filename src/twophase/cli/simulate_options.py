@@ -1,0 +1,138 @@
+"""What options of `simulate` must be to make sense, and the workload that they describe."""
+
+import re
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from twophase.cli.options import positive
+from twophase.errors import InputError
+
+if TYPE_CHECKING:
+    from twophase.workload.workload import Workload
+
+LARGEST = 100_000_000
+REQUESTS = 1000  # where nothing else says how many
+COUNTS = (
+    *("requests", "turns", "prefixes", "replicas", "max_sequences", "max_tokens_per_pass"),
+    *("context_length", "kv_blocks", "block_size"),
+)
+SECONDS = ("rate", "speedup", "burstiness", "duration", "max_time")
+OF_RATE = (
+    "rate",
+    "arrivals",
+    "burstiness",
+    "ramp",
+    "prompt_tokens",
+    "output_tokens",
+    "prefix_tokens",
+    "turns",
+)
+TRACE_ALONE = ("speedup", "spread_arrivals")
+
+
+def require_sound(values: Mapping[str, Any], given: Collection[str]) -> None:
+    """InputError where a value, or options together, make no sense; `given` are those that the user gave."""
+    if values["json"] and values["plain"]:
+        raise InputError("give one of --json and --plain")
+    for name in SECONDS:
+        if values[name] is not None:
+            positive(f"--{name.replace('_', '-')}", values[name])
+    for name in COUNTS:
+        if values[name] is not None and not 1 <= values[name] <= LARGEST:
+            raise InputError(
+                f"--{name.replace('_', '-')} {values[name]}: it must be a whole number, 1 or more"
+            )
+    for name in ("ramp", "think"):
+        if not 0 <= values[name] < float("inf"):
+            raise InputError(f"--{name} {values[name]:g}: give seconds, 0 or more")
+    for name in ("prefix_tokens", "speculate"):
+        if not 0 <= values[name] <= LARGEST:
+            raise InputError(f"--{name.replace('_', '-')} {values[name]}: give a whole number, 0 or more")
+    if not 0 <= values["acceptance"] <= 1:
+        raise InputError(f"--acceptance {values['acceptance']:g}: it must lie between 0 and 1")
+    if values["trace"] is None and values["rate"] is None:
+        raise InputError("say what arrives: give --trace FILE, or --rate R with --prompt-tokens")
+    if values["trace"] is not None and (clash := [name for name in OF_RATE if name in given]):
+        other = clash[0].replace("_", "-")
+        raise InputError(f"--trace and --{other} don't go together: give one of them")
+    if values["trace"] is not None and values["lengths"] is not None:
+        raise InputError("--trace has lengths of its own: leave out --lengths, or give it with --rate")
+    if values["trace"] is None and (alone := [name for name in TRACE_ALONE if name in given]):
+        raise InputError(f"--{alone[0].replace('_', '-')} is for replays: give --trace FILE, too")
+    if values["lengths"] is not None and {"prompt_tokens", "output_tokens"} & set(given):
+        raise InputError(
+            "--lengths draws prompts and outputs together: leave out --prompt-tokens and the like"
+        )
+    if "burstiness" in given and values["arrivals"] != "gamma":
+        raise InputError("--burstiness shapes gamma arrivals: give --arrivals gamma, too")
+    if "prefixes" in given and not values["prefix_tokens"]:
+        raise InputError("--prefixes says how many prefixes there are: give their --prefix-tokens, too")
+    if "think" in given and values["turns"] == 1:
+        raise InputError("--think lies between turns: give --turns, too")
+    if "acceptance" in given and not values["speculate"]:
+        raise InputError("--acceptance is of drafts: give --speculate K, too")
+    if values["disaggregate"] is None and (
+        alone := [name for name in ("link", "no_overlap", "prefill_tp") if name in given]
+    ):
+        raise InputError(f"--{alone[0].replace('_', '-')} is for --disaggregate P:D: give it, too")
+    if values["disaggregate"] is not None and "replicas" in given:
+        raise InputError("--disaggregate P:D says how many replicas there are: leave out --replicas")
+    if "kv_blocks" in given and "kv_memory" in given:
+        raise InputError("--kv-blocks and --kv-memory say the same: give one of them")
+
+
+def split_of(text: str) -> tuple[int, int]:
+    """P:D, both 1 or more."""
+    found = re.fullmatch(r"([0-9]{1,5}):([0-9]{1,5})", text.strip())
+    prefill, decode = map(int, found.groups()) if found else (0, 0)
+    if not (prefill and decode):
+        raise InputError(f"--disaggregate {text}: give prefill and decode replicas as P:D, like 2:6")
+    return prefill, decode
+
+
+def workload_of(values: Mapping[str, Any]) -> "Workload":
+    """What arrives, by these options."""
+    from twophase.workload.arrivals import Arrivals
+    from twophase.workload.lengths import lengths_of
+    from twophase.workload.servegen import is_servegen, read_servegen
+    from twophase.workload.synthetic import Pairs, Recipe, synthetic
+    from twophase.workload.traces import read_lengths, read_trace, spread_out
+
+    trace, seed, most = values["trace"], str(values["seed"]), values["requests"]
+    if trace is not None:
+        if is_servegen(trace):
+            return until(
+                read_servegen(trace, seed, most, values["duration"]).faster(values["speedup"]), values
+            )
+        made = read_trace(trace, most, values["speedup"], values["skip_bad"])
+        return until(spread_out(made, seed) if values["spread_arrivals"] else made, values)
+    pairs = Pairs(*read_lengths(values["lengths"], values["skip_bad"])) if values["lengths"] else None
+    recipe = Recipe(
+        arrivals=Arrivals(values["rate"], values["arrivals"], values["burstiness"], values["ramp"]),
+        prompt=lengths_of("--prompt-tokens", values["prompt_tokens"]),
+        output=lengths_of("--output-tokens", values["output_tokens"]),
+        pairs=pairs,
+        prefix_tokens=values["prefix_tokens"],
+        prefixes=values["prefixes"],
+        turns=values["turns"],
+        think_s=values["think"],
+    )
+    if values["duration"] is not None and most is None:
+        most = max(1, round(values["rate"] * values["duration"] * 1.5) + 100) * recipe.turns
+        if most > LARGEST:
+            raise InputError(f"--duration {values['duration']:g} at that rate is over {LARGEST:,} requests")
+    return until(synthetic(recipe, most or REQUESTS, seed), values)
+
+
+def until(workload: "Workload", values: Mapping[str, Any]) -> "Workload":
+    """Without those that would come after --duration."""
+    import numpy as np
+
+    if values["duration"] is None:
+        return workload
+    late = workload.arrival_s > values["duration"]
+    if workload.follows is not None:
+        late &= workload.follows < 0
+    if not late.any():
+        return workload
+    return workload.first(max(1, int(np.argmax(late))))

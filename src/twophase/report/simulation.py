@@ -1,0 +1,130 @@
+"""A simulated run made ready to be shown: its figures, and what a reader must know about them."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from twophase.meter.records import LoadRun, Target
+from twophase.meter.summary import Summary
+from twophase.report.simulation_activity import Activity, activity_of
+from twophase.report.simulation_summary import NO_LAG, summarise
+from twophase.simulate.outcome import Run
+from twophase.units import count, duration, percent, significant
+from twophase.workload.reuse import DEFINITION, reuse_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from twophase.meter.goodput import Limit
+
+BEGAN_S = 1.0  # of a kept run's clock: the meter takes a moment of 0 for never
+KNOWN = {  # what pass times are made of
+    "floor": "arithmetic alone: no machine is faster",
+    "curves": "kernels' measured curves",
+    "calibrated": "curves brought to measured passes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """`how`: the preset or policy, the router, in the user's words."""
+
+    run: Run
+    model: str
+    how: str
+    summary: Summary
+    activity: Activity
+
+    @property
+    def pools(self) -> list[tuple[str, int]]:
+        """(role and devices of each pool, its replicas)."""
+        found: dict[int, tuple[str, int]] = {}
+        for each in self.run.replicas:
+            pool = each.pool
+            plan = "" if pool.own.plan.devices == 1 else f" ({pool.own.plan})"
+            role = "" if pool.role == "both" else f"{pool.role} "
+            found[id(pool)] = (f"{role}{pool.accelerator.title}{plan}", pool.count)
+        return list(found.values())
+
+    @property
+    def where(self) -> str:
+        """2 × H100 SXM; 1 × prefill H100 SXM (TP4) and 3 × decode H100 SXM."""
+        return " and ".join(f"{number} × {name}" if number > 1 else name for name, number in self.pools)
+
+    @property
+    def provenance(self) -> str:
+        """What its pass times are, and how far off passes may be."""
+        own = self.run.replicas[0].pool.estimate
+        said = f"{own.provenance}: {KNOWN[own.provenance]}"
+        low, high = own.interval
+        if np.isfinite(high) and low < high:
+            said += f"; four passes in five take {low:.2f} to {high:.2f} times as long"
+        if own.extrapolated:
+            said += "; extrapolated from another accelerator's"
+        return said
+
+
+def simulation_of(run: Run, model: str, how: str, slo: "Sequence[Limit]" = ()) -> Simulation:
+    return Simulation(run, model, how, summarise(run, slo), activity_of(run))
+
+
+def notes(own: Simulation) -> list[str]:
+    """The most important first."""
+    run = own.run
+    found = []
+    if run.growth is not None:
+        found.append(overload_line(own))
+    refused = own.summary.of("rejected")
+    if refused:
+        found.append(f"{count(refused)} requests can never be served, and were refused.")
+    never = int(np.count_nonzero(np.isnan(run.arrival_s)))
+    if never:
+        found.append(f"{count(never)} later turns never came: the one before each was not done.")
+    reuse = reuse_of(run.workload)
+    if reuse is not None:
+        found.append(
+            f"An unlimited prefix cache would find {percent(reuse.share)} of the trace's blocks, "
+            f"{percent(reuse.token_share)} of its prompt tokens ({DEFINITION})."
+        )
+    return [*found, *(f"{each[0].upper()}{each[1:]}." for each in run.notes)]
+
+
+def overload_line(own: Simulation) -> str:
+    growth = own.run.growth
+    if growth is None:
+        return ""
+    return (
+        f"The queue grows without bound: {significant(growth.arriving_per_s)} requests/s come, about "
+        f"{significant(growth.served_per_s)} are served; at that rate it would not grow."
+    )
+
+
+def record_of(own: Simulation) -> LoadRun:
+    """The head of a run as the meter keeps it, without its replies."""
+    run = own.run
+    pool = run.replicas[0].pool
+    came = run.arrival_s[~np.isnan(run.arrival_s)] + BEGAN_S
+    first, last = (float(came.min()), float(came.max())) if came.size else (BEGAN_S, BEGAN_S)
+    cut = own.summary.of("truncated")
+    low, high = pool.estimate.interval
+    return LoadRun(
+        target=Target(url=f"{own.where}, simulated", model=own.model, endpoint="completions"),
+        began_at="simulated time",
+        began_s=BEGAN_S,
+        ended_s=BEGAN_S + run.ended_s,
+        partial=f"stopped after {duration(run.ended_s)}, {count(cut)} requests under way" if cut else "",
+        replies=(),
+        lag=NO_LAG,
+        notes=tuple(notes(own)),
+        facts=(
+            ("kind", "simulation"),
+            ("loop", "open"),
+            ("gpu", pool.accelerator.name),
+            ("policy", own.how),
+            ("clock", pool.estimate.provenance),
+            ("pass_interval", f"{low:g}..{high:g}"),
+        ),
+        open_loop=True,
+        steady=(("", first, last),) if last > first else (),
+    )

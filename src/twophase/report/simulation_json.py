@@ -1,0 +1,86 @@
+"""A simulated run as one JSON document: the keys of a measured one, and `simulation`."""
+
+import json
+from dataclasses import asdict
+from math import isfinite
+from typing import Any
+
+from twophase.report.bench_json import document as measured
+from twophase.report.simulation import Simulation, record_of
+from twophase.workload.reuse import reuse_of
+
+Json = dict[str, Any]
+
+
+def to_json(own: Simulation) -> str:
+    return json.dumps(document(own), indent=2, allow_nan=False, ensure_ascii=False)
+
+
+def document(own: Simulation) -> Json:
+    made = measured(record_of(own), own.summary)
+    made["meter_error_s"] = made["meter"] = None
+    made["simulation"] = simulation(own)
+    return made
+
+
+def simulation(own: Simulation) -> Json:
+    run, activity = own.run, own.activity
+    estimate = run.replicas[0].pool.estimate
+    low, high = estimate.interval
+    reuse = reuse_of(run.workload)
+    transfers = run.transfers
+    return {
+        "simulated_s": run.ended_s,
+        "policy": own.how,
+        "clock": {
+            "provenance": estimate.provenance,
+            "pass_interval": [low, high if isfinite(high) else None],
+            "extrapolated": estimate.extrapolated,
+            "source": estimate.source,
+        },
+        "pools": [pool(own, at) for at in range(len(own.pools))],
+        "devices": run.devices,
+        "passes": activity.passes,
+        "busy_share": activity.busy_share,
+        "phase_shares": activity.phase_shares,
+        "mfu": activity.mfu,
+        "mbu": activity.mbu,
+        "batch": {"mean": activity.batch_mean, "peak": activity.batch_peak},
+        "waiting": {"mean": activity.waiting_mean, "peak": activity.waiting_peak},
+        "kv_use": {"mean": activity.kv_use_mean, "peak": activity.kv_use_peak},
+        "preemptions": activity.preemptions,
+        "prefix_cache": {
+            "queried_tokens": activity.prefix_queried_tokens,
+            "hit_tokens": activity.prefix_hit_tokens,
+            "definition": "prompt tokens found at a request's first admission / all its prompt tokens",
+            "unlimited_share_of_blocks": reuse.share if reuse else None,
+        },
+        "usd_per_million_output_tokens": activity.usd_per_million_output_tokens,
+        "usd_per_million_tokens": activity.usd_per_million_tokens,
+        "overload": asdict(run.growth) if run.growth else None,
+        "kv_transfer_s": None if transfers is None else mean_transfer(transfers),
+    }
+
+
+def pool(own: Simulation, at: int) -> Json:
+    pools = list({id(each.pool): each.pool for each in own.run.replicas}.values())
+    mine = pools[at]
+    plan = mine.own.plan
+    return {
+        "role": mine.role,
+        "replicas": mine.count,
+        "gpu": mine.accelerator.name,
+        **dict(plan.sizes),
+        "policy": mine.policy,
+        "kv_blocks": mine.limits.blocks,
+        "block_size": mine.limits.block_size,
+        "max_tokens_per_pass": mine.limits.budget,
+        "max_sequences": mine.limits.max_sequences,
+    }
+
+
+def mean_transfer(transfers: Any) -> float | None:
+    import numpy as np
+
+    took = transfers[:, 1] - transfers[:, 0]
+    return float(np.nanmean(took)) if np.any(~np.isnan(took)) else None

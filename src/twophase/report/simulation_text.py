@@ -1,0 +1,82 @@
+"""A simulated run in the terminal, and as plain aligned text where it is not one."""
+
+from collections.abc import Iterable
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from twophase.report.bench import latency_table
+from twophase.report.bench_rows import (
+    flight_line,
+    goodput_line,
+    outcome_line,
+    rows,
+    throughput_line,
+)
+from twophase.report.bench_terminal import HEAD, as_text, heading, note_lines, show, table
+from twophase.report.simulation import Simulation, notes, overload_line
+from twophase.units import count, duration, percent, significant
+
+FORMULAS = (
+    "TTFT from arrival to first token, queueing in it; TPOT (last - first token) / (tokens - 1), per request",
+    "gap between a token and the one before it, all requests' together; means over time for batch and KV",
+    "MFU, MBU: FLOPs and bytes of all passes / what the roofs would have done while they ran",
+)
+
+
+def render(own: Simulation, console: Console | None = None) -> None:
+    show(blocks(own), console)
+
+
+def plain(own: Simulation) -> str:
+    return as_text(blocks(own))
+
+
+def blocks(own: Simulation) -> Iterable[RenderableType]:
+    summary = own.summary
+    yield Text.assemble((f"{own.model} on {own.where}, simulated", HEAD), f"\n{own.how}; {own.provenance}")
+    if own.run.growth is not None:
+        yield Text(f"\n{overload_line(own)}", "bold red")
+    if summary.of("truncated"):
+        yield Text(
+            f"\nStopped after {duration(own.run.ended_s)}: what was served until then follows.", "bold red"
+        )
+    yield Text(f"\n{outcome_line(summary)}\n{flight_line(summary)}\n{throughput_line(summary)}")
+    if summary.goodput:
+        yield Text(f"goodput {goodput_line(summary)}")
+    for kind, reason, number in summary.reasons:
+        yield Text(f"{count(number):>6} {kind}: {reason}")
+    yield heading("Latency", "ms, finished requests, from their arrival")
+    yield latency_table(rows(summary.latencies))
+    yield heading("The engine", f"{count(own.activity.passes)} passes in {duration(own.run.ended_s)}")
+    yield table(("", "", ""), activity_rows(own), left=3)
+    yield from note_lines([each for each in notes(own) if each != overload_line(own)])
+    yield heading("Formulas", "")
+    yield Text("\n".join(FORMULAS), "dim")
+
+
+def activity_rows(own: Simulation) -> list[tuple[str, str, str]]:
+    made = own.activity
+    shares = ", ".join(f"{percent(share)} {name}" for name, share in made.phase_shares.items() if share)
+    found = [
+        ("busy", percent(made.busy_share), shares),
+        ("batch", significant(made.batch_mean), f"{count(made.batch_peak)} at most"),
+        ("waiting", significant(made.waiting_mean), f"{count(made.waiting_peak)} at most"),
+        ("KV cache", percent(made.kv_use_mean), f"{percent(made.kv_use_peak)} at most, of {kv_size(own)}"),
+        ("MFU", percent(made.mfu), "of the roof of arithmetic"),
+        ("MBU", percent(made.mbu), "of the roof of memory"),
+        ("preemptions", count(made.preemptions), "each loses its KV cache, and computes it again"),
+    ]
+    if made.prefix_queried_tokens:
+        share = made.prefix_hit_tokens / made.prefix_queried_tokens
+        found.append(("prefix cache", percent(share), "of prompt tokens found, at first admission"))
+    if made.usd_per_million_output_tokens is not None and made.usd_per_million_tokens is not None:
+        output, every = made.usd_per_million_output_tokens, made.usd_per_million_tokens
+        said = f"for a million output tokens; ${significant(every)} of all tokens"
+        found.append(("cost", f"${significant(output)}", said))
+    return found
+
+
+def kv_size(own: Simulation) -> str:
+    limits = own.run.replicas[0].pool.limits
+    return f"{count(limits.blocks * limits.block_size)} tokens a replica"
