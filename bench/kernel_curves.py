@@ -24,6 +24,7 @@ from twophase.calibration.curve import Curve, curve_s
 from twophase.calibration.curves import curve_of
 from twophase.calibration.experts import grouped_work
 from twophase.calibration.gemm import gemm_work
+from twophase.calibration.least_squares import affine
 from twophase.hardware.accelerator import Accelerator
 from twophase.hardware.catalogue import load_accelerator
 from twophase.model.formats import format_named
@@ -274,9 +275,9 @@ def prompt_attention(
         1,
     )
     test = (heads * 31 + keys * 17).astype(np.int64) % 3 == 0
-    away = design @ fits.affine(design[~test], measured[~test]) / measured - 1
+    away = design @ affine(design[~test], measured[~test]) / measured - 1
     held.append(Held(machine, f"attention, head {size}", kv, "prefill", away[test]))
-    return numbers(fits.affine(design, measured))
+    return numbers(affine(design, measured))
 
 
 def decode_attention(
@@ -294,9 +295,9 @@ def decode_attention(
         [np.ones_like(spans), spans, spans * keys, read, read * np.log2(np.maximum(heads / keys, 1))], 1
     )
     test = (heads * 31 + keys * 17).astype(np.int64) % 3 == 0
-    away = design @ fits.affine(design[cold & ~test], measured[cold & ~test]) / measured - 1
+    away = design @ affine(design[cold & ~test], measured[cold & ~test]) / measured - 1
     held.append(Held(machine, f"attention, head {size}", kv, "decode", away[cold & test]))
-    return numbers(fits.affine(design[cold], measured[cold]))
+    return numbers(affine(design[cold], measured[cold]))
 
 
 def numbers(values: Floats) -> list[float]:
@@ -326,12 +327,12 @@ def latent_curves(root: Path, machine: str, accelerator: Accelerator) -> dict[st
         heads, spans, tokens, measured = tables.columns(one, "num_heads", "batch_size", "isl", "latency")
         rows = spans * tokens
         pairs = spans * tokens * (tokens + 1) / 2 * 2 * heads * (128 + 64 + 128) / accelerator.peak_flops
-        pair = fits.affine(np.stack([np.ones_like(rows), heads, rows, rows * heads, pairs], 1), measured)[-1]
+        pair = affine(np.stack([np.ones_like(rows), heads, rows, rows * heads, pairs], 1), measured)[-1]
         heads, spans, step, measured = tables.columns(other, "num_heads", "batch_size", "step", "latency")
         read = spans * step * 576 * (2 if kv == "bf16" else 1) / accelerator.bandwidth
         flops = spans * step * 2 * heads * (2 * 512 + 64) / accelerator.peak_flops
         design = np.stack([np.ones_like(read), heads, spans, spans * heads, read, flops], 1)
-        found[kv] = numbers(np.array([pair, *fits.affine(design, measured)[-2:]]))
+        found[kv] = numbers(np.array([pair, *affine(design, measured)[-2:]]))
     return found
 
 
@@ -370,11 +371,11 @@ def recurrence_curve(
         design = np.stack(every if phase == "context" else every[:2], 1)
         some = spans * tokens <= 65536
         test = (heads.astype(np.int64) // 2) % 3 == 0
-        own = fits.affine(design[some & ~test], measured[some & ~test])
+        own = affine(design[some & ~test], measured[some & ~test])
         away = design @ own / measured - 1
         name = {"context": "prefill", "generation": "decode"}[phase]
         held.append(Held(machine, "gated delta net", "bf16", name, away[test & some]))
-        found += numbers(fits.affine(design[some], measured[some]))
+        found += numbers(affine(design[some], measured[some]))
     return found
 
 
@@ -492,11 +493,11 @@ def profiled_attention(
     ):
         test = (table["model"] == "Qwen3-32B").to_numpy()
         test = test if test.any() else np.arange(len(new)) % 3 == 0
-        own = fits.affine(design[part & ~test], measured[part & ~test])
+        own = affine(design[part & ~test], measured[part & ~test])
         away = design[part & test] @ own / measured[part & test] - 1
         phase = {"prompt": "prefill", "decode": "decode"}[name]
         held.append(Held(machine, "attention, head 128", "bf16", phase, away))
-        found[name] = numbers(fits.affine(design[part], measured[part]))
+        found[name] = numbers(affine(design[part], measured[part]))
     return found
 
 
@@ -527,7 +528,7 @@ def profiled_small(root: Path, machine: str, accelerator: Accelerator) -> list[f
 def norm_numbers(rows: Floats, width: Floats, measured: Floats, accelerator: Accelerator) -> list[float]:
     """Read and written are the row and the residual; much of that stays in the cache between kernels."""
     design = np.stack([np.ones_like(rows), rows * width * 8 / accelerator.bandwidth], 1)
-    launch, slope = fits.affine(design, measured)
+    launch, slope = affine(design, measured)
     return numbers(np.array([launch, 1 / slope]))
 
 

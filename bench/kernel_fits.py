@@ -105,22 +105,3 @@ def _hats(knots: Floats, at: Floats) -> Floats:
 
 def _product(one: Floats, other: Floats) -> Floats:
     return (one[:, :, None] * other[:, None, :]).reshape(len(one), -1)
-
-
-def affine(design: Floats, measured: Floats, rounds: int = 8) -> Floats:
-    """Coefficients, none below zero, of least relative error; what is far off counts with its size."""
-    weight, active = np.ones(len(measured)), np.ones(design.shape[1], bool)
-    found = np.zeros(design.shape[1])
-    for _ in range(rounds):
-        while True:
-            own = design[:, active] * (weight / measured)[:, None]
-            values = np.linalg.lstsq(own, weight, rcond=None)[0]
-            if (values >= 0).all():
-                break
-            scale = values * np.linalg.norm(own, axis=0)
-            active[np.flatnonzero(active)[np.argmin(scale)]] = False
-        found = np.zeros(design.shape[1])
-        found[active] = values
-        away = np.abs(design @ found / measured - 1)
-        weight = np.sqrt(np.minimum(1.0, ROBUST / np.maximum(away, 1e-9)))
-    return found

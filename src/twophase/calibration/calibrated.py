@@ -1,39 +1,147 @@
-"""A user's own machine: factors and overheads that bring the curves to measured passes."""
+"""A user's own machine: factors and overheads that bring PassTimes to measured passes, and their file."""
 
-from dataclasses import dataclass
+import json
+import math
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from twophase.cost import pass_times as columns
 from twophase.cost.pass_times import PassTimes
+from twophase.errors import InputError, damaged, require_regular
 
 PROMPT = [columns.PROMPT_PASS_S, columns.PROMPT_SPAN_S, columns.PROMPT_PAIR_S, columns.PROMPT_TOKEN_S]
 DECODE = [columns.DECODE_PASS_S, columns.DECODE_SPAN_S, columns.DECODE_TOKEN_S]
+MARK = "twophase calibration"
+LARGEST_FILE = 1 << 20
+Base = Literal["floor", "curves"]
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
-    pass_s: float = 0.0  # added to every pass
-    row_s: float = 0.0  # added for each row
-    sequence_s: float = 0.0  # added for each row that wants logits
-    prompt_rows: float = 1.0  # factors: of what rows cost where a span has many
+class Coefficients:
+    """Seconds that are added, and factors of what the base says."""
+
+    prompt_pass_s: float = 0.0  # to every pass in which a span has many rows
+    prompt_row_s: float = 0.0  # to it for each row
+    decode_pass_s: float = 0.0  # to every other pass
+    decode_row_s: float = 0.0
+    prompt_rows: float = 1.0  # of PassTimes.rows_s
     decode_rows: float = 1.0
     prompt_attention: float = 1.0
     decode_attention: float = 1.0
     logits: float = 1.0
-    interval: tuple[float, float] = (0.95, 1.05)
-    source: str = ""
 
 
-def scaled(times: PassTimes, own: Calibration) -> PassTimes:
+NAMES = tuple(each.name for each in fields(Coefficients))
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    coefficients: Coefficients
+    base: Base  # what they multiply
+    model: str
+    accelerator: str
+    engine: str
+    passes: int  # that they were fitted on
+    median_error: float  # relative, of those passes
+    p90_error: float
+    interval: tuple[float, float]  # of four passes in five: measured over estimated
+    most_rows: int  # of a measured pass: beyond, it is extrapolated
+    most_context: int
+    source: str
+
+
+def scaled(times: PassTimes, floor: PassTimes, own: Coefficients) -> PassTimes:
+    """`times` of the calibration's base, brought to what was measured; never below the floor."""
     rows = np.arange(len(times.rows_s), dtype=np.float64)
-    added = np.where(rows > 0, own.pass_s + own.row_s * rows, 0.0)
+    prompt = times.rows_s * own.prompt_rows + (rows > 0) * own.prompt_pass_s + rows * own.prompt_row_s
+    decode = times.decode_rows_s * own.decode_rows + (rows > 0) * own.decode_pass_s + rows * own.decode_row_s
     mixers = times.mixers.copy()
     mixers[:, PROMPT] *= own.prompt_attention
     mixers[:, DECODE] *= own.decode_attention
     return times._replace(
-        rows_s=times.rows_s * own.prompt_rows + added,
-        decode_rows_s=times.decode_rows_s * own.decode_rows + added,
-        logits_s=times.logits_s * own.logits + own.sequence_s * np.arange(len(times.logits_s)),
-        mixers=mixers,
+        rows_s=np.maximum(prompt, floor.rows_s),
+        decode_rows_s=np.maximum(decode, floor.decode_rows_s),
+        logits_s=np.maximum(times.logits_s * own.logits, floor.logits_s),
+        mixers=np.maximum(mixers, floor.mixers),
+    )
+
+
+def parts(times: PassTimes, shape: NDArray[np.int64], logits: int) -> NDArray[np.float64]:
+    """A pass's seconds taken apart, in Coefficients' order: their sum by coefficients is the pass.
+
+    shape: [spans, (new, context)].
+    """
+    new, context = shape[:, 0], shape[:, 1]
+    like_decode = (new <= columns.FEW_ROWS) & (context > 0)
+    rows = int(new.sum())
+    at = min(rows, len(times.rows_s) - 1)
+    more = rows / max(at, 1)  # beyond the table in proportion
+    prompt_s, decode_s = _attention(times, new, context, like_decode)
+    head = float(times.logits_s[min(logits, len(times.logits_s) - 1)])
+    if like_decode.all():
+        return np.array([0, 0, 1, rows, 0, times.decode_rows_s[at] * more, 0, decode_s, head])
+    return np.array([1, rows, 0, 0, times.rows_s[at] * more, 0, prompt_s, decode_s, head])
+
+
+def _attention(
+    times: PassTimes, new: NDArray[np.int64], context: NDArray[np.int64], like_decode: NDArray[np.bool_]
+) -> tuple[float, float]:
+    prompts, decodes = ~like_decode, like_decode
+    prompt_s = decode_s = 0.0
+    for own in times.mixers:
+        window = int(own[columns.WINDOW])
+        reach = window - 1 if window else 1 << 60
+        kept = np.minimum(context, reach)
+        growing = np.clip(window - context, 0, new) if window else new
+        pairs = growing * context + growing * (growing + 1) // 2 + (new - growing) * window
+        if prompts.any():
+            prompt_s += own[columns.PROMPT_PASS_S] + prompts.sum() * own[columns.PROMPT_SPAN_S]
+            prompt_s += pairs[prompts].sum() * own[columns.PROMPT_PAIR_S]
+            prompt_s += kept[prompts].sum() * own[columns.PROMPT_TOKEN_S]
+        if decodes.any():
+            decode_s += own[columns.DECODE_PASS_S] + decodes.sum() * own[columns.DECODE_SPAN_S]
+            decode_s += kept[decodes].sum() * own[columns.DECODE_TOKEN_S]
+    return float(prompt_s), float(decode_s)
+
+
+def to_json(own: Calibration) -> str:
+    return json.dumps({"kind": MARK, **asdict(own)}, indent=1) + "\n"
+
+
+def read_calibration(path: Path) -> Calibration:
+    """InputError where the file is not one that `twophase calibrate` wrote."""
+    require_regular(path)
+    with damaged(path):
+        if path.stat().st_size > LARGEST_FILE:
+            raise InputError(f"{path} has more than {LARGEST_FILE >> 20} MiB: not a calibration")
+        entry = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(entry, dict) or entry.get("kind") != MARK:
+            raise InputError(f"{path} is no calibration: `twophase calibrate` writes one")
+        return _calibration(entry, path)
+
+
+def _calibration(entry: dict[str, Any], path: Path) -> Calibration:
+    coefficients = Coefficients(**{name: float(entry["coefficients"][name]) for name in NAMES})
+    if any(not 0 <= getattr(coefficients, name) < math.inf for name in NAMES):
+        raise InputError(f"{path}: a coefficient is negative or not a number")
+    if entry["base"] not in ("floor", "curves"):
+        raise InputError(f"{path}: base is {entry['base']!r}, neither floor nor curves")
+    low, high = (float(each) for each in entry["interval"])
+    return Calibration(
+        coefficients=coefficients,
+        base=entry["base"],
+        model=str(entry["model"]),
+        accelerator=str(entry["accelerator"]),
+        engine=str(entry["engine"]),
+        passes=int(entry["passes"]),
+        median_error=float(entry["median_error"]),
+        p90_error=float(entry["p90_error"]),
+        interval=(low, high),
+        most_rows=int(entry["most_rows"]),
+        most_context=int(entry["most_context"]),
+        source=str(entry["source"]),
     )

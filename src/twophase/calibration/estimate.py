@@ -1,5 +1,6 @@
 """The seconds of a deployment's passes, by arithmetic alone, by kernels' curves, by measured passes."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,6 +10,7 @@ from twophase.calibration.curves import curves_of
 from twophase.calibration.floors import floor_times
 from twophase.cost.deployment import Deployment
 from twophase.cost.pass_times import PassTimes
+from twophase.errors import InputError
 from twophase.hardware.accelerator import Accelerator
 
 Provenance = Literal["floor", "curves", "calibrated"]
@@ -33,15 +35,26 @@ def estimate(
     provenance: Provenance = "curves",
     calibration: Calibration | None = None,
 ) -> Estimate:
-    """Of one data-parallel replica. With a calibration, its kind goes before `provenance`."""
+    """Of one data-parallel replica. A calibration goes before `provenance`, and says what it scales."""
+    floor = floor_times(own, accelerator, max_rows, max_sequences)
+    if calibration is None and provenance == "calibrated":
+        raise InputError("no calibration is given: `twophase calibrate` makes one")
     if provenance == "floor" and calibration is None:
-        times = floor_times(own, accelerator, max_rows, max_sequences)
-        return Estimate(times, "floor", (1.0, float("inf")), source="arithmetic")
+        return Estimate(floor, "floor", (1.0, math.inf), source="arithmetic alone")
     curves = curves_of(accelerator)
-    times = curve_times(own, accelerator, curves, engine, max_rows, max_sequences)
+    if calibration is None or calibration.base == "curves":
+        times = curve_times(own, accelerator, curves, engine, max_rows, max_sequences)
+    else:
+        times = floor
     if calibration is None:
         return Estimate(times, "curves", curves.interval, curves.extrapolated, curves.source)
-    return Estimate(scaled(times, calibration), "calibrated", calibration.interval, source=calibration.source)
+    return Estimate(
+        scaled(times, floor, calibration.coefficients),
+        "calibrated",
+        calibration.interval,
+        extrapolated=calibration.accelerator != accelerator.name or calibration.model != own.spec.name,
+        source=calibration.source,
+    )
 
 
 def pass_times(

@@ -26,7 +26,10 @@ def floor_times(own: Deployment, accelerator: Accelerator, max_rows: int, max_se
     rows, logits = np.arange(max_rows + 1.0), np.arange(max_sequences + 1.0)
     parts = [stage_totals(own, stage, rows) for stage in flat_stages(own)]
     seconds = [
-        np.maximum(compute_seconds(flops, accelerator), read / accelerator.bandwidth) for flops, read in parts
+        np.maximum(
+            compute_seconds(flops, accelerator), (read + rows * row_bytes(own, stage)) / accelerator.bandwidth
+        )
+        for (flops, read), stage in zip(parts, flat_stages(own), strict=True)
     ]
     head_flops = {
         kind: logits * each for stage in flat_stages(own) for kind, each in stage.head_flops.items()
@@ -66,7 +69,7 @@ def used_types(own: Deployment) -> set[str]:
 
 
 def stage_totals(own: Deployment, stage: Stage, rows: Floats) -> tuple[dict[str, Floats], Floats]:
-    """(FLOPs by operands' type, bytes) of one device, by the number of rows alone."""
+    """(FLOPs by operands' type, bytes) of one device, by the number of rows alone; without the cache."""
     flops: dict[str, Floats] = {}
     for (_, kind), a_row in stage.matrix_flops.items():
         flops[kind] = flops.get(kind, np.zeros_like(rows)) + rows * a_row
@@ -75,11 +78,15 @@ def stage_totals(own: Deployment, stage: Stage, rows: Floats) -> tuple[dict[str,
     for each in stage.experts:
         read = read + (rows > 0) * experts_read(each, distinct, "expected")
     for mix, layers in stage_mixes(own, stage):
-        read = read + rows * layers * mix.row_bytes
         if mix.row_flops:
             kind = own.arithmetic or "bf16"
             flops[kind] = flops.get(kind, np.zeros_like(rows)) + rows * layers * mix.row_flops
     return flops, np.asarray(read, np.float64)
+
+
+def row_bytes(own: Deployment, stage: Stage) -> float:
+    """Of the cache, that a new row writes: as wide as what is read of a token."""
+    return sum(layers * mix.token_bytes for mix, layers in stage_mixes(own, stage))
 
 
 def stage_mixes(own: Deployment, stage: Stage) -> Iterable[tuple[Mix, int]]:

@@ -35,8 +35,7 @@ class Mix:
     pair_flops: float = 0.0  # of a span of many rows, the least of a mixer's forms
     decode_pair_flops: float = 0.0  # of a span of few
     token_flops: float = 0.0  # of widening a cached token before a span of many rows reads it
-    token_bytes: float = 0.0  # of the cache, read
-    row_bytes: float = 0.0  # of the cache, written by a new row
+    token_bytes: float = 0.0  # of the cache, read; a new row writes as many
     row_flops: float = 0.0
     span_bytes: float = 0.0  # a state, read and written
     io_bytes: float = 0.0  # of activations that a row of a recurrence reads and writes
@@ -68,7 +67,6 @@ def _attention(own: Attention, kv_bytes: float, tp: int) -> tuple[Mix, ...]:
         pair_flops=flops,
         decode_pair_flops=flops,
         token_bytes=entry,
-        row_bytes=0.0 if own.borrows_kv else entry,
         heads=heads,
         kv_heads=kv_heads,
         head_dim=own.head_dim,
@@ -86,7 +84,6 @@ def _latent(own: LatentAttention, kv_bytes: float, tp: int) -> tuple[Mix, ...]:
         decode_pair_flops=2.0 * heads * (2 * own.kv_rank + own.rope_dim),
         token_flops=2.0 * own.kv_rank * heads * (own.nope_dim + own.v_dim),
         token_bytes=entry,
-        row_bytes=entry,
         heads=heads,
         head_dim=own.kv_rank + own.rope_dim,
     )
@@ -103,7 +100,6 @@ def _compressed(own: CompressedAttention, kv_bytes: float, tp: int) -> tuple[Mix
         pair_flops=flops,
         decode_pair_flops=flops,
         token_bytes=entry,
-        row_bytes=entry,
         heads=heads,
         head_dim=own.head_dim,
     )
@@ -115,7 +111,6 @@ def _compressed(own: CompressedAttention, kv_bytes: float, tp: int) -> tuple[Mix
         pair_flops=flops / own.ratio,
         decode_pair_flops=flops / own.ratio,
         token_bytes=entry / own.ratio,
-        row_bytes=entry / own.ratio,
         heads=heads,
         head_dim=own.head_dim,
     )
@@ -133,7 +128,6 @@ def _index(own: Indexer | None, ratio: int = 1) -> tuple[Mix, ...]:
             pair_flops=flops,
             decode_pair_flops=flops,
             token_bytes=key,
-            row_bytes=key,
             heads=own.heads,
             head_dim=own.dim,
         ),

@@ -1,0 +1,107 @@
+"""A calibration from measured passes: the base's parts scaled, overheads added, by least relative error."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twophase.calibration.calibrated import NAMES, Base, Calibration, Coefficients, parts
+from twophase.calibration.curve_times import curve_times
+from twophase.calibration.curves import curves_of
+from twophase.calibration.floors import floor_times
+from twophase.calibration.least_squares import affine
+from twophase.cost.deployment import Deployment
+from twophase.cost.pass_seconds import floor_seconds, pass_cost
+from twophase.cost.pass_times import PassTimes
+from twophase.errors import InputError
+from twophase.hardware.accelerator import Accelerator
+
+Floats = NDArray[np.float64]
+FEWEST = 4  # passes
+PRIOR = 0.05  # a coefficient that doubles its part, or adds half a pass, weighs as much as so many points
+BEATEN = 0.98  # of the floor: a pass faster than that was not of this model on this machine
+
+
+class Measured(NamedTuple):
+    shape: NDArray[np.int64]  # [spans, (new, context)]
+    logits: int
+    seconds: float
+
+
+def calibrate(
+    own: Deployment, accelerator: Accelerator, engine: str, passes: Sequence[Measured], source: str
+) -> Calibration:
+    """On the base that explains the passes better: kernels' curves, or arithmetic alone."""
+    if len(passes) < FEWEST:
+        raise InputError(f"a calibration takes {FEWEST} measured passes at least, not {len(passes)}")
+    rows = max(int(each.shape[:, 0].sum()) for each in passes)
+    logits = max(each.logits for each in passes)
+    floor = floor_times(own, accelerator, rows, logits)
+    require_possible(floor, passes, own, accelerator)
+    curves = curve_times(own, accelerator, curves_of(accelerator), engine, rows, logits)
+    bases: tuple[tuple[Base, PassTimes], ...] = (("curves", curves), ("floor", floor))
+    found = []
+    for base, times in bases:
+        coefficients, ratio = _fit(times, passes)
+        found.append((float(np.quantile(np.abs(1 / ratio - 1), 0.9)), base, coefficients, ratio))
+    p90, base, coefficients, ratio = min(found, key=lambda each: each[0])
+    low, high = np.quantile(ratio, [0.1, 0.9])
+    return Calibration(
+        coefficients=coefficients,
+        base=base,
+        model=own.spec.name,
+        accelerator=accelerator.name,
+        engine=engine,
+        passes=len(passes),
+        median_error=float(np.median(np.abs(1 / ratio - 1))),
+        p90_error=p90,
+        interval=(float(low), float(high)),
+        most_rows=rows,
+        most_context=max(int(each.shape[:, 1].max()) for each in passes),
+        source=source,
+    )
+
+
+def require_possible(
+    floor: PassTimes, passes: Sequence[Measured], own: Deployment, accelerator: Accelerator
+) -> None:
+    faster = 0
+    for each in passes:
+        _, flops, bytes_ = pass_cost(floor, each.shape[:, 0], each.shape[:, 1], each.logits)
+        least = own.plan.pp * floor_seconds(floor, flops, bytes_)
+        faster += each.seconds < BEATEN * least
+    if faster > len(passes) / 10:
+        raise InputError(
+            f"{faster} of {len(passes)} passes are faster than {accelerator.title} can be with "
+            f"{own.spec.name}: give the accelerator, model and formats that they were measured with"
+        )
+
+
+def _fit(times: PassTimes, passes: Sequence[Measured]) -> tuple[Coefficients, Floats]:
+    """(coefficients, measured over estimated of each pass)."""
+    design = np.array([parts(times, each.shape, each.logits) for each in passes])
+    seconds = np.array([each.seconds for each in passes])
+    values = affine(design, seconds, prior=_prior(design, seconds))
+    unseen = ~design.any(axis=0)
+    default = np.array([getattr(Coefficients(), name) for name in NAMES])
+    values = np.where(unseen, default, values)
+    return Coefficients(**dict(zip(NAMES, map(float, values), strict=True))), seconds / (design @ values)
+
+
+def _prior(design: Floats, seconds: Floats) -> Floats:
+    """Little overhead, and the base's parts stretched alike: what decides where points do not."""
+    default = np.array([getattr(Coefficients(), name) for name in NAMES])
+    base = design @ default
+    stretch = float(np.median(seconds / np.maximum(base, 1e-12)))
+    rows = []
+    for i, usual in enumerate(default):
+        seen = design[:, i] > 0
+        if not seen.any():
+            continue
+        share = float(np.median(design[seen, i] / seconds[seen]))
+        row = np.zeros(len(default) + 1)
+        row[i] = PRIOR * share
+        row[-1] = PRIOR * share * usual * stretch
+        rows.append(row)
+    return np.array(rows)
