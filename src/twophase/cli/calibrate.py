@@ -77,7 +77,7 @@ def calibrate(
         return
     base = "kernels' curves" if found.base == "curves" else "arithmetic"
     print(
-        f"{own.spec.name} on {accelerator.title}: {found.passes:,} passes, up to {found.most_rows:,} rows and "
+        f"{own.spec.name} on {accelerator.title}: {found.passes:,} passes, up to {found.most_rows:,} rows, "
         f"{found.most_context:,} tokens of context\n"
         f"error of the fit: median {found.median_error:.1%}, nine in ten below {found.p90_error:.1%}; "
         f"it scales {base}\n"
