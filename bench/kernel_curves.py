@@ -532,10 +532,37 @@ def norm_numbers(rows: Floats, width: Floats, measured: Floats, accelerator: Acc
     return numbers(np.array([launch, 1 / slope]))
 
 
+# -- machines of which little was timed ----------------------------------------------------------------------
+
+
+def little_known(root: Path, machine: str, held: list[Held]) -> dict[str, Any]:
+    """Multiplies alone; whatever else is taken from the machine that `else` names."""
+    accelerator = load_accelerator(machine)
+    if machine == "tpu-v6e":
+        kernel, table = "bf16", tables.old_profile(root, "TPU-v6e-1")
+        source = "LLMServingSim (casys-kaist, MIT), Llama-3.1-8B"
+    else:
+        kernel, table = next((kernel, table) for name, kernel, table in others(root) if name == machine)
+        source = {"h20": "alibaba/InferSim (Apache-2.0), DeepGEMM", "mi210": "LLMCompass (BSD-3)"}[machine]
+    m, n, k, measured = tables.columns(table, "m", "n", "k", "s")
+    weight = n * k * format_named(kernel).bits_per_weight / 8
+    test = (n * 7919 + k * 104729 + m * (machine == "mi210")) // 32 % 3 == 0
+    work = gemm_work(m, n, k, weight)
+    possible = measured > weight / accelerator.bandwidth
+    grids = () if machine == "mi210" else PROFILE_GRIDS
+    own = fitted(TYPES[kernel], accelerator, work, measured, grids, test, possible)
+    away = own.pop("held")(work) / measured - 1
+    for phase, some in (("decode", m <= 256), ("prefill", m >= 512)):
+        held.append(Held(machine, "gemm", kernel, phase, away[test & some & possible]))
+    own["range"] = {"rows": [float(m.min()), float(m.max())]}
+    gemm = {name: {**own, "kind": kind} for name, kind in TYPES.items() if name not in ("nvfp4", "mxfp4")}
+    return {"source": source, "gemm": gemm, "else": "h100-sxm", "fast_link": True}
+
+
 # -- all of it -----------------------------------------------------------------------------------------------
 
 RELATIVES = {
-    **dict.fromkeys(("h100-pcie", "h100-nvl", "h800", "h20"), "h100-sxm"),
+    **dict.fromkeys(("h100-pcie", "h100-nvl", "h800"), "h100-sxm"),
     **dict.fromkeys(("gh200", "gh200-144gb"), "h200"),
     **dict.fromkeys(("b300", "gb200", "gb300"), "b200"),
     **dict.fromkeys(("rtx-pro-6000", "rtx-5090", "rtx-5080", "dgx-spark"), "rtx-pro-6000-server"),
@@ -543,7 +570,8 @@ RELATIVES = {
     **dict.fromkeys(
         ("a100-80gb-pcie", "a100-40gb", "a100-40gb-pcie", "a800", "a40", "a30", "a10", "a10g"), "a100-80gb"
     ),
-    "AMD": "h100-sxm",
+    "AMD": "mi210",
+    "Google": "tpu-v6e",
     "NVIDIA": "a100-80gb",
     "other": "a100-80gb",
 }
@@ -592,6 +620,8 @@ def fit_all(root: Path, held: list[Held]) -> dict[str, Any]:
             machines[machine]["recurrence"] = machines["h100-sxm"]["recurrence"]
     for machine in tables.PROFILED:
         machines[machine] = {**profiled(root, machine, held), "else": "l40s"}
+    for machine in ("h20", "mi210", "tpu-v6e"):
+        machines[machine] = little_known(root, machine, held)
     for name, each in machines.items():
         each["interval"] = interval(held, name)
     return {
@@ -618,9 +648,9 @@ def table_of(held: list[Held], key: Callable[[Held], tuple[str, ...]], head: str
 
 def transfers(root: Path) -> list[str]:
     """A machine's multiplies by its sister's curve, as where nothing was measured; and by another set."""
-    from twophase.calibration.curves import curves_of
+    from twophase.calibration.curves import curves_of, relative_of
 
-    lines = ["| machine | curves of | rows | median | p90 |", "|---|---|---|---|---|"]
+    lines = ["| machine | curves of | rows | median | p90 | bias |", "|---|---|---|---|---|---|"]
     for machine, other in (("h200", "h100-sxm"), ("h100-sxm", "h200"), ("l40s", "a100-80gb")):
         accelerator, table = load_accelerator(machine), tables.kernel_table(root, machine, "gemm", "gemm")
         assert table is not None
@@ -630,6 +660,18 @@ def transfers(root: Path) -> list[str]:
         curve = curves_of(load_accelerator(other)).gemm["bf16"]
         guess = curve_s(curve, accelerator, *gemm_work(m, n, k, n * k * 2.0))
         lines.append(row(f"{machine} gemm bf16", other, guess / measured - 1))
+    for machine, kernel, table in others(root):
+        if machine in ("h20", "mi210"):
+            continue  # they have curves of their own
+        accelerator = load_accelerator(machine)
+        m, n, k, measured = tables.columns(table, "m", "n", "k", "s")
+        weight = n * k * format_named(kernel).bits_per_weight / 8
+        curves = curves_of(accelerator)
+        guess = curve_s(curves.gemm[kernel], accelerator, *gemm_work(m, n, k, weight))
+        name = relative_of(accelerator)[0]
+        for phase, some in (("decode", m <= 256), ("prefill", m >= 512)):
+            if some.any():
+                lines.append(row(f"{machine} gemm {kernel}, {phase}", name, guess[some] / measured[some] - 1))
     for machine in ("a100-80gb", "h100-sxm"):
         table = tables.layer_tables(root, machine)
         accelerator, curve = load_accelerator(machine), curves_of(load_accelerator(machine)).gemm["bf16"]
@@ -646,9 +688,26 @@ def transfers(root: Path) -> list[str]:
     return lines
 
 
+def others(root: Path) -> list[tuple[str, str, pl.DataFrame]]:
+    """Multiplies that InferSim (DeepGEMM) and LLMCompass timed."""
+    found = []
+    for machine in ("h20", "h800"):
+        table = pl.read_csv(root / f"infersim/gemm__{machine}__data.csv")
+        found.append((machine, "fp8-block", table.with_columns(s=pl.col("latency_us") / 1e6)))
+    for machine, theirs in (("a100-80gb", "A100"), ("mi210", "MI210")):
+        path = root / f"llmcompass/ae__figure5__ab__real_hardware__matmul_{theirs}.csv"
+        cells = [line.split(",") for line in path.read_text().splitlines() if line.strip()]
+        sizes = [[int(each) for each in line[:3]] for line in cells]
+        seconds = [float(line[3].strip().removesuffix("ms")) / 1e3 for line in cells]
+        frame = pl.DataFrame(sizes, schema=["m", "k", "n"], orient="row").with_columns(s=pl.Series(seconds))
+        found.append((machine, "bf16", frame))
+    return found
+
+
 def row(name: str, curves: str, away: Floats) -> str:
+    """With the bias: the median of estimated over measured, less one."""
     low, high = np.quantile(np.abs(away), [0.5, 0.9])
-    return f"| {name} | {curves} | {len(away):,} | {low:.1%} | {high:.1%} |"
+    return f"| {name} | {curves} | {len(away):,} | {low:.1%} | {high:.1%} | {np.median(away):+.1%} |"
 
 
 def main() -> None:

@@ -59,6 +59,8 @@ def fit_curve(
         return np.asarray(np.sign(log) * np.sqrt(np.minimum(log**2, 2 * ROBUST * np.abs(log))))
 
     found = curve(least_squares(residual, [np.log(6e-6), 0.5, 1.0, 0.0]))
+    if not grids:
+        return found
     left = np.log(measured / curve_s(found, accelerator, flops, moved, features))
     return found._replace(grids=grids_of(features, left, grids))
 

@@ -80,6 +80,28 @@ def profiles(root: Path, machine: str, name: str) -> pl.DataFrame:
     return pl.concat(found) if found else pl.DataFrame()
 
 
+def old_profile(root: Path, name: str) -> pl.DataFrame:
+    """LLMServingSim's earlier profile of Llama-3.1-8B: m, n, k, seconds of its multiplies."""
+    path = root / "llmservingsim/profiler/v0/perf_models" / name / "meta-llama/Llama-3.1-8B/tp1/layers.csv"
+    shapes = {
+        "q_proj": (4096, 4096),
+        "k_proj": (1024, 4096),
+        "v_proj": (1024, 4096),
+        "o_proj": (4096, 4096),
+        "gate_proj": (14336, 4096),
+        "up_proj": (14336, 4096),
+        "down_proj": (4096, 14336),
+        "lm_head": (128256, 4096),
+    }
+    table = pl.read_csv(path).filter(pl.col("layer_name").is_in(list(shapes)))
+    return table.select(
+        m="input",
+        n=pl.col("layer_name").replace_strict({name: n for name, (n, _) in shapes.items()}),
+        k=pl.col("layer_name").replace_strict({name: k for name, (_, k) in shapes.items()}),
+        s=pl.col("latency(ns)") / 1e9,
+    ).filter(pl.col("s") > 0)
+
+
 def layer_tables(root: Path, machine: str) -> pl.DataFrame:
     """Vidur's four multiplies of a layer: tokens, n, k, seconds."""
     theirs = {"a100-80gb": "a100", "h100-sxm": "h100"}[machine]

@@ -12,12 +12,11 @@ from twophase.calibration.calibrated import (
     NAMES,
     Coefficients,
     parts,
-    read_calibration,
     scaled,
-    to_json,
 )
 from twophase.calibration.estimate import estimate, pass_times
 from twophase.calibration.fitting import Measured, calibrate
+from twophase.calibration.kept import read_calibration, to_json
 from twophase.calibration.measured_passes import read_passes
 from twophase.cost.deployment import Deployment
 from twophase.cost.pass_seconds import pass_cost

@@ -55,8 +55,8 @@ def calibrate(
     """Fit what simulated passes take to a handful of measured ones."""
     require_writable("--out", out)
 
-    from twophase.calibration.calibrated import to_json
     from twophase.calibration.fitting import calibrate as fit
+    from twophase.calibration.kept import to_json
     from twophase.calibration.measured_passes import read_passes
     from twophase.cli.deployment import deployment_of, loaded
     from twophase.cost.parallel import Plan
