@@ -1,0 +1,111 @@
+"""The steady state of clients that each wait for an answer before they ask again, by fixed point.
+
+C clients of prompts P and outputs O on replicas that each decode B sequences a pass. Between two tokens of a
+sequence, B / O others begin: their prompts ride in its passes, or go first, so
+
+    TPOT = decode pass + (B - 1) / O · what a prompt adds
+    TTFT = frontend + its own prompt + prompts before it + passes to wait for, and for memory where it is full
+    B    = clients · (time that a request decodes / its whole time), at most what memory holds
+
+All are arrays over deployments, so that a fit solves thousands at once.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twophase.cost import pass_times as columns
+
+Floats = NDArray[np.float64]
+ROUNDS = 24
+BUSIEST = 0.95  # of its time, that whoever computes prompts is taken to be busy
+
+
+class Passes(NamedTuple):
+    rows_s: Callable[[Floats], Floats]
+    logits_s: Callable[[Floats], Floats]
+    mixers: Floats  # [..., kinds, columns] of PassTimes
+
+
+class Queueing(NamedTuple):
+    """How an engine and its clients make requests wait."""
+
+    front_s: Floats  # tokenizer, network and detokenizer of one request
+    request_s: Floats  # frontend work that other clients' requests add, for each client
+    burst: Floats  # of a replica's other clients, those whose prompts go before on average
+    queue: Floats  # of M/D/1's wait; 1/2 in theory, less where clients are few
+    waited: Floats  # passes until a request joins, and its first token is out
+    prompts: Floats  # what a prompt adds to serving, to what its kernels take
+
+
+class Load(NamedTuple):
+    prompt: Floats
+    output: Floats
+    clients: Floats  # of one replica that decodes
+    prompters: Floats  # clients of one replica that computes prompts
+    held: Floats  # sequences that its memory holds
+    chunk: Floats  # rows of a prompt in one pass
+    apart: Floats  # 1: prompts have pools of their own
+    first: Floats  # 1: prompts go first, alone in their passes
+    accepted: Floats  # tokens of a sequence a decode pass: 1 without drafts
+
+
+class Solved(NamedTuple):
+    ttft_s: Floats
+    tpot_s: Floats
+    batch: Floats  # sequences of a decode pass
+    pass_s: Floats
+    prompt_s: Floats
+    memory_wait_s: Floats
+
+
+def decode_s(own: Passes, batch: Floats, context: Floats) -> Floats:
+    at = own.mixers
+    window = at[..., columns.WINDOW]
+    seen = np.where(window > 0, np.minimum(context[..., None], window), context[..., None])
+    spans = at[..., columns.DECODE_SPAN_S] + seen * at[..., columns.DECODE_TOKEN_S]
+    mixing = (at[..., columns.DECODE_PASS_S] + batch[..., None] * spans).sum(-1)
+    return np.asarray(own.rows_s(batch) + own.logits_s(batch) + mixing)
+
+
+def prompt_s(own: Passes, batch: Floats, tokens: Floats, chunk: Floats) -> Floats:
+    """What a prompt adds to passes of so many decodes; with none, it is alone in its passes."""
+    passes = np.ceil(tokens / chunk)
+    rows, alone = tokens / passes, batch <= 0
+    added = own.rows_s(batch + rows) - np.where(alone, 0.0, own.rows_s(np.maximum(batch, 1.0)))
+    at = own.mixers
+    window, all_ = at[..., columns.WINDOW], tokens[..., None]
+    seen = np.where(window > 0, np.minimum(window, all_), all_)
+    pairs = all_ * seen - seen**2 / 2
+    again = (tokens * (passes - 1) / 2)[..., None]  # of its context, read by later chunks
+    each = at[..., columns.PROMPT_PASS_S] + at[..., columns.PROMPT_SPAN_S]
+    mixing = pairs * at[..., columns.PROMPT_PAIR_S] + again * at[..., columns.PROMPT_TOKEN_S]
+    mixing = mixing + passes[..., None] * each
+    return np.asarray(passes * np.maximum(added, 0.0) + mixing.sum(-1) + own.logits_s(np.ones_like(tokens)))
+
+
+def solve(decoding: Passes, prompting: Passes, load: Load, queueing: Queueing) -> Solved:
+    """decoding and prompting are the same where prompts have no pools of their own."""
+    clients, context = np.maximum(load.clients, 1.0), load.prompt + load.output / 2
+    alone = prompt_s(prompting, np.zeros_like(clients), load.prompt, load.chunk)
+    apart, decodes = load.apart > 0, np.maximum(load.output - 1, 1.0)
+    batch = np.minimum(clients, load.held)
+    for _ in range(ROUNDS):
+        a_pass = decode_s(decoding, batch, context)
+        beside = prompt_s(decoding, batch, load.prompt, load.chunk)
+        prompt = np.where(apart | (load.first > 0), alone, beside) * queueing.prompts
+        share = np.where(apart, 0.0, np.maximum(batch - 1, 0.0) / decodes * prompt)
+        tpot = a_pass / load.accepted + share
+        full = np.maximum(clients - load.held, 0.0) / load.held * decodes * tpot
+        before = np.maximum(load.prompters - 1, 0.0)
+        before = np.where(apart, before, np.minimum(before, load.held))
+        asked = load.prompters * prompt / (decodes * tpot + prompt)
+        busy = np.clip(np.where(apart, asked, share / tpot), 0.0, BUSIEST)
+        waits = queueing.burst * before + queueing.queue * busy / (1 - busy)
+        ttft = queueing.front_s + queueing.request_s * load.clients + prompt * (1 + waits)
+        ttft = ttft + queueing.waited * a_pass + full
+        resident = np.minimum(clients * decodes * tpot / (decodes * tpot + ttft - full), load.held)
+        batch = np.maximum((batch + resident) / 2, np.minimum(clients, 1.0))
+    return Solved(ttft, tpot, batch, a_pass, prompt, full)
