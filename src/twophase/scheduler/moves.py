@@ -222,7 +222,7 @@ def close_ranks(state: State) -> None:
 
 
 def lacking_behind(state: State, slot: int, hits: int) -> int:
-    """Known tokens that a waiting request would have to compute behind the blocks that were just looked up."""
+    """Known tokens that a waiting request would compute behind the blocks that were just looked up."""
     request = state.slots[slot]
     return int(request[KNOWN] - max(hits * state.settings[BLOCK_SIZE], request[GIVEN]))
 

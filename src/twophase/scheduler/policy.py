@@ -18,6 +18,7 @@ from twophase.scheduler.moves import (
     look_up,
     make_room,
     order_by,
+    preempt,
     prefills,
 )
 from twophase.scheduler.state import (
@@ -40,10 +41,13 @@ from twophase.scheduler.state import (
     N_WAITING,
     OUTPUT,
     RANK,
+    RATIO,
     RUNNING,
     RUNS,
+    SHUT,
     STATUS,
     State,
+    blocks_for,
 )
 
 Policy = Callable[[State], None]
@@ -249,10 +253,144 @@ def shortest_first(state: State) -> None:
     verify_drafts(state, spared)
 
 
+def vllm(state: State) -> None:
+    """vLLM V1 as it stands (v1/core/sched/scheduler.py in 0.33): one list of those who run, each gets what it
+    lacks and rows for its drafts, for which the newest give way, too; then the queue, behind its head nobody,
+    and nobody where someone had to go. No block is kept for the rest of a prompt under way.
+    """
+    order_by(state, BY_ARRIVAL)
+    for i in range(state.counts[N_RUNNING]):
+        slot = state.seats[i, RUNS]
+        request = state.slots[slot]
+        if request[STATUS] == RUNNING:
+            rows = lacking(state, slot)
+            if decodes(state, slot):
+                rows += min(request[DRAFTS], request[MAX_OUTPUT] - request[OUTPUT] - 1)
+            rows = min(rows, state.counts[LEFT])
+            if rows > 0 and make_room(state, slot, rows):
+                grant(state, slot, rows)
+    close_ranks(state)
+    admit_waiting(state, False, 0)
+
+
+FULL_RATIO = 1_000_000_000
+FIRST_RATIO = 700_000_000  # SGLANG_INIT_NEW_TOKEN_RATIO
+LEAST_RATIO = 98_000_000  # 0.14 of it, reached after 600 decode passes
+RATIO_STEP = (FIRST_RATIO - LEAST_RATIO) // 600
+LONGEST_CLIPPED = 4096  # output tokens that are kept in mind at most (SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION)
+
+
+def promised(state: State, slot: int) -> int:
+    """Output tokens still to come, as far as they are kept in mind."""
+    request = state.slots[slot]
+    return int(min(request[MAX_OUTPUT] - request[OUTPUT], LONGEST_CLIPPED))
+
+
+def reserve_of_running(state: State) -> int:
+    """Blocks kept free for those who run: for all of a prompt under way, for a share of what is to come."""
+    tokens = 0
+    for i in range(state.counts[N_RUNNING]):
+        tokens += promised(state, state.seats[i, RUNS])
+    share = tokens * state.counts[RATIO] // FULL_RATIO
+    return unfinished(state) + blocks_for(share, state.settings[BLOCK_SIZE])
+
+
+def admit_beside_reserve(state: State) -> None:
+    """Prompts that fit with all that they will produce beside the reserve; one of them may be cut."""
+    counts = state.counts
+    if counts[N_RUNNING] < counts[SHUT]:
+        counts[SHUT] = 0
+    if counts[SHUT] > 0:  # nobody has left since it was full
+        return
+    reserve, cut = reserve_of_running(state), False
+    while counts[LEFT] > 0 and counts[N_WAITING] > 0 and not cut:
+        slot = state.slots[0, HEAP]
+        if counts[N_SEATS] == 0:
+            counts[SHUT] = counts[N_RUNNING]
+            return
+        hits, more = look_up(state, slot), promised(state, slot)
+        alone = counts[N_RUNNING] == 0
+        # what one alone may produce is checked when it comes
+        if not fits(state, hits, state.slots[slot, KNOWN] + (0 if alone else more), reserve):
+            counts[SHUT] = counts[N_RUNNING]
+            return
+        rest = lacking_behind(state, slot, hits)
+        admit(state, slot, hits)
+        cut = rest > counts[LEFT]
+        grant(state, slot, min(rest, counts[LEFT]))
+        reserve += blocks_for(more, state.settings[BLOCK_SIZE])
+
+
+def fewest_tokens(state: State) -> int:
+    """Who gives way: the one with the fewest output tokens, of these the one with the longest prompt."""
+    worst = -1
+    for i in range(state.counts[N_RUNNING]):
+        slot = int(state.seats[i, RUNS])
+        own = state.slots[slot]
+        if own[STATUS] == RUNNING:
+            last = state.slots[worst]
+            fewer = worst < 0 or own[OUTPUT] < last[OUTPUT]
+            longer = worst >= 0 and own[OUTPUT] == last[OUTPUT] and own[KNOWN] >= last[KNOWN]
+            if fewer or longer:
+                worst = slot
+    return worst
+
+
+def retract(state: State) -> None:
+    """Until everyone who is left has a block for a decode; then more is kept in mind of what is to come."""
+    lost, done, all_of_it = state.counts[N_LOST], 0, 0
+    while True:
+        need, running = 0, 0
+        for i in range(state.counts[N_RUNNING]):
+            slot = state.seats[i, RUNS]
+            if state.slots[slot, STATUS] == RUNNING:
+                need += blocks_lacking(state, slot, 1)
+                running += 1
+        if need <= state.counts[N_FREE] or running < 2:
+            break
+        preempt(state, fewest_tokens(state))
+    close_ranks(state)
+    if state.counts[N_LOST] > lost:
+        for i in range(state.counts[N_RUNNING]):
+            request = state.slots[state.seats[i, RUNS]]
+            done += request[OUTPUT]
+            all_of_it += request[MAX_OUTPUT]
+        ahead = FULL_RATIO * (done + 20 * state.counts[N_RUNNING])
+        state.counts[RATIO] = min(FULL_RATIO, ahead // (all_of_it + 1))
+        state.counts[SHUT] = 0
+
+
+def let_ratio_fall(state: State, passes: int) -> None:
+    """With each decode pass in which nobody had to go, less is kept in mind of what is to come."""
+    if state.counts[RATIO] > LEAST_RATIO:
+        state.counts[RATIO] = max(LEAST_RATIO, state.counts[RATIO] - passes * RATIO_STEP)
+
+
+def sglang(state: State) -> None:
+    """SGLang (0.5: managers/scheduler.py, schedule_policy.py): prompts alone, else everyone decodes. Who is
+    admitted must fit with its output beside a share of the others'; that share falls, and rises again where
+    someone had to go. Blocks where it has pages, and order of arrival for whoever had to go."""
+    order_by(state, BY_ARRIVAL)
+    counts = state.counts
+    if counts[RATIO] == 0 or counts[N_RUNNING] == 0:
+        counts[RATIO] = FIRST_RATIO
+    free_rows = counts[LEFT]
+    continue_prefills(state, 0)
+    admit_beside_reserve(state)
+    if counts[LEFT] == free_rows:
+        retract(state)
+        continue_decodes(state)
+        if counts[N_LOST] == 0:
+            let_ratio_fall(state, 1)
+        verify_drafts(state, draft_rows(state))
+
+
 POLICIES: dict[str, Policy] = {
     "decode-first": decode_first,
     "prefill-first": prefill_first,
     "static": static,
     "priority": priority,
     "shortest-first": shortest_first,
+    "vllm": vllm,
+    "sglang": sglang,
 }

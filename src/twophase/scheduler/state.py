@@ -49,8 +49,10 @@ RUNS, VACANT_SEAT, PICKED, ROWS = range(4)  # slots in order of admission; a sta
 OWNERS, KEY, KEYED, AFTER, BEFORE = range(5)  # sequences that hold it; key, and the pass that gave it; links
 EMPTY = -1  # in State.buckets
 
-# State.counts; from PASS on they are of the pass being planned
-N_RUNNING, N_WAITING, N_SEATS, N_FREE, N_PREEMPTIONS, N_QUERIED, N_HIT, PASS, LEFT, N_LOST = range(10)
+# State.counts; PASS, LEFT and N_LOST are of the pass being planned, RATIO and SHUT are for `sglang`:
+# the share of outputs to come that it keeps blocks for, in 1e-9, and who ran when it last took no one in
+N_RUNNING, N_WAITING, N_SEATS, N_FREE, N_PREEMPTIONS, N_QUERIED, N_HIT = range(7)
+PASS, LEFT, N_LOST, RATIO, SHUT = range(7, 12)
 BUDGET, BLOCK_SIZE, PREFIX_CACHE, AGEING, ORDER, CONTEXT = range(6)  # State.settings
 BY_ARRIVAL, BY_PRIORITY, BY_LENGTH = range(3)  # settings[ORDER]
 SERVED, EMPTY_PROMPT, NO_OUTPUT, TOO_LONG, TOO_LARGE = range(5)  # why a request is refused
@@ -77,7 +79,7 @@ def new_state(limits: Limits, slots: int, ageing: int) -> State:
         table=zeros(seats, longest),
         buckets=np.full(1 << (2 * blocks - 1).bit_length(), EMPTY, np.int64),
         arena=zeros(64),
-        counts=zeros(10),
+        counts=zeros(12),
         settings=zeros(6),
     )
     state.seats[:, VACANT_SEAT] = np.arange(seats)[::-1]
