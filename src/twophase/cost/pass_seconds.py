@@ -1,4 +1,4 @@
-"""What PassTimes say of one pass: plain loops over its spans, so that Numba can compile them as they stand."""
+"""What PassTimes say of one pass: plain loops over its spans that Numba can compile."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,7 @@ def seen_pairs(new: int, context: int, window: int) -> int:
 
 
 def pass_cost(times: PassTimes, new: Ints, context: Ints, logits: int) -> tuple[float, float, float]:
-    """(seconds, FLOPs, bytes) of the pass; new, context: rows and cached tokens of each span; logits: rows."""
+    """(seconds, FLOPs, bytes) of the pass; new, context: of each span; logits: rows in all that want them."""
     rows, prompts, decodes = 0, 0, 0
     for i in range(len(new)):
         rows += new[i]

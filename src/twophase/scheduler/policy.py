@@ -105,6 +105,8 @@ def unfinished(state: State) -> int:
 
 def verify_drafts(state: State, spared: int) -> None:
     """Rows for drafts: as many as were spared and the free blocks allow, and nobody has to go for them."""
+    if spared <= 0:
+        return
     free = state.counts[N_FREE] - unfinished(state)
     for i in range(state.counts[N_RUNNING]):
         slot = state.seats[i, RUNS]

@@ -66,7 +66,7 @@ START_S, SECONDS, GROWTH_S, FLOPS, BYTES = range(5)
     USED_BLOCKS,  # while the first of them runs, and so the next four
     WAITING_REQUESTS,
     RUNNING_REQUESTS,
-    STEADY,  # sequences that get a token in the first pass and got one in the pass just before it
+    STEADY,  # sequences to which the first pass gives a token, as did the one just before it
 ) = range(10)
 # columns of Passes.gaps
 GAP_S, SEQUENCES = range(2)

@@ -5,8 +5,10 @@ from twophase.scheduler.policy import (
     decode_first,
     prefill_first,
     priority,
+    sglang,
     shortest_first,
     static,
+    vllm,
 )
 from twophase.scheduler.state import State
 
@@ -24,3 +26,7 @@ def decide(state: State, policy: int) -> None:
         priority(state)
     elif policy == 4:
         shortest_first(state)
+    elif policy == 5:
+        vllm(state)
+    elif policy == 6:
+        sglang(state)

@@ -20,6 +20,7 @@ from twophase.scheduler.state import (
     PREEMPTED,
     ROWS,
     STATUS,
+    State,
 )
 from twophase.simulate.books import (
     ACCEPTED,
@@ -92,7 +93,7 @@ ROUNDING = 1.0 - 1e-9
 
 
 def note_first(replica: Replica, slot: int, context: int) -> None:
-    """Where it is in a pass for the first time, nothing but the prefix cache can have computed its context."""
+    """In its first pass nothing but the prefix cache can have computed its context."""
     if replica.last_s[slot] == -1.0:
         request = replica.slots[slot, REQUEST]
         replica.records.moments[request, SCHEDULED_S] = replica.clock[NOW]
@@ -101,11 +102,13 @@ def note_first(replica: Replica, slot: int, context: int) -> None:
 
 
 def note_gaps(replica: Replica, spans: int, ends: float) -> None:
-    """Those who decode in this pass and didn't get a token in the one just before it; equal gaps together."""
+    """Those whose next token this pass gives, and not the one just before it; equal gaps together."""
     gaps, first = replica.passes.gaps, replica.counts[N_GAPS]
     for i in range(spans):
         slot = replica.spans[SLOT, i]
-        if decodes(replica.state, slot) and replica.last_s[slot] != replica.clock[NOW]:
+        request = replica.state.slots[slot]
+        gives = replica.spans[SPAN_CONTEXT, i] + replica.spans[SPAN_ROWS, i] >= request[KNOWN]
+        if gives and request[OUTPUT] > 0 and replica.last_s[slot] != replica.clock[NOW]:
             gap, at = ends - replica.last_s[slot], replica.counts[N_GAPS]
             if at > first and gaps[at - 1, GAP_S] == gap:
                 gaps[at - 1, SEQUENCES] += 1
@@ -135,18 +138,21 @@ def start_pass(replica: Replica, spans: int, until_s: float) -> bool:
     state, span, counts, clock = replica.state, replica.spans, replica.counts, replica.clock
     row = replica.passes.counts[counts[N_ROWS]]
     row[:] = 0
-    logits = 0
+    logits, later = 0, 0  # of `later` tokens that come there is one before
     for i in range(spans):
         slot, new = state.seats[i, PICKED], state.seats[i, ROWS]
         request = state.slots[slot]
         context = request[COMPUTED]
         span[SLOT, i], span[SPAN_ROWS, i], span[SPAN_CONTEXT, i] = slot, new, context
-        logits += max(0, context + new - request[KNOWN] + 1)
+        wanted = max(0, context + new - request[KNOWN] + 1)
+        logits += wanted
+        if wanted > 0 and request[OUTPUT] > 0:
+            later += 1
+            row[STEADY] += replica.last_s[slot] == clock[NOW]
         row[CONTEXT_TOKENS] += context
         if decodes(state, slot):
             row[DECODES] += 1
             row[DECODE_ROWS] += new
-            row[STEADY] += replica.last_s[slot] == clock[NOW]
         else:
             row[PROMPTS] += 1
             row[PROMPT_ROWS] += new
@@ -159,11 +165,11 @@ def start_pass(replica: Replica, spans: int, until_s: float) -> bool:
     row[PASSES] = 1
     row[USED_BLOCKS] = len(state.blocks) - 1 - state.counts[N_FREE]
     row[WAITING_REQUESTS], row[RUNNING_REQUESTS] = state.counts[N_WAITING], state.counts[N_RUNNING]
-    if row[STEADY] < row[DECODES]:
+    if row[STEADY] < later:
         note_gaps(replica, spans, clock[NOW] + seconds)
     own = replica.passes.seconds[counts[N_ROWS]]
     own[START_S], own[GROWTH_S] = clock[NOW], 0.0
-    if all_decode(replica, spans, row[DECODES]) and row[DECODE_ROWS] == spans:
+    if all_decode(replica, spans, row[DECODES], row[STEADY]):
         passes, growth_s, more_flops, more_bytes = passes_alike(replica, spans, seconds, until_s)
         if len(replica.passes.spans) > 0:
             passes = min(passes, (len(replica.passes.spans) - counts[N_SPANS]) // spans)
@@ -206,6 +212,14 @@ def note_drafts(replica: Replica, i: int, drafts: int) -> None:
             replica.spans[KEPT, i] += right
             replica.records.counts[request, DRAFTED] += drafts
             replica.records.counts[request, ACCEPTED] += right
+
+
+def note_keys(state: State, slot: int, kept: int) -> None:
+    """Keys of the blocks that its new tokens fill, where they are known."""
+    request = state.slots[slot]
+    size, known = state.settings[BLOCK_SIZE], request[KNOWN] + kept
+    while request[KEY_COUNT] < request[KEY_ROOM] and (request[KEY_COUNT] + 1) * size <= known:
+        request[KEY_COUNT] += 1
 
 
 def hold_back(replica: Replica, slot: int) -> None:
@@ -255,6 +269,7 @@ def end_pass(replica: Replica) -> None:
             note_drafts(replica, i, logits - 1)
             counts[OUTPUT_OWED] -= span[KEPT, i]
             counts[N_TOKENS] += span[KEPT, i]
+            note_keys(state, span[SLOT, i], span[KEPT, i])
     take_in_pass(state, span[SLOT][:spans], span[END][:spans], span[KEPT][:spans], span[NEXT_DRAFTS][:spans])
     done = 0
     for i in range(spans):
@@ -266,11 +281,6 @@ def end_pass(replica: Replica) -> None:
                 replica.records.moments[row, FIRST_TOKEN_S] = clock[NOW]
                 counts[PROMPT_OWED] -= replica.requests.counts[row, PROMPT]
             replica.last_s[slot] = clock[NOW]
-            while (
-                request[KEY_COUNT] < request[KEY_ROOM]
-                and (request[KEY_COUNT] + 1) * state.settings[BLOCK_SIZE] <= request[KNOWN]
-            ):
-                request[KEY_COUNT] += 1
             if request[OUTPUT] >= request[MAX_OUTPUT]:
                 span[END, done] = slot
                 done += 1

@@ -8,9 +8,11 @@ gets a key are left to stepping, as they may change what a waiting prompt finds.
 import numpy as np
 
 from twophase.cost.pass_seconds import decode_growth
+from twophase.scheduler.policy import let_ratio_fall
 from twophase.scheduler.pool import take
 from twophase.scheduler.state import (
     BLOCK_SIZE,
+    BUDGET,
     COMPUTED,
     HELD,
     KEY_ROOM,
@@ -23,19 +25,22 @@ from twophase.scheduler.state import (
     NAMED,
     OUTPUT,
     PASS,
+    RATIO,
     SEAT,
     State,
 )
 from twophase.simulate.books import CLOSED_FORM, NOW, SLOT, SPAN_CONTEXT, Ints, Replica
 
 
-def all_decode(replica: Replica, spans: int, decodes: int) -> bool:
-    """The pass has one row of everyone who runs and nobody had to go: the next may be like it."""
+def all_decode(replica: Replica, spans: int, decodes: int, steady: int) -> bool:
+    """One row of everyone who runs, each with a token in the pass before: nobody had to go, and nobody was
+    admitted, beside whom others could not begin. So the next pass may be like this one."""
     counts = replica.state.counts
-    rows = replica.state.settings[0] - counts[LEFT]
+    rows = replica.state.settings[BUDGET] - counts[LEFT]
     return bool(
         replica.counts[CLOSED_FORM] > 0
         and decodes == spans
+        and steady == spans
         and rows == spans
         and spans == counts[N_RUNNING]
         and counts[N_LOST] == 0
@@ -91,8 +96,8 @@ def fitting(state: State, slots: Ints, context: Ints, most: int) -> int:
 def passes_alike(
     replica: Replica, spans: int, first_s: float, until_s: float
 ) -> tuple[int, float, float, float]:
-    """How many passes there are like the one just planned, itself included, and by how much seconds, FLOPs and
-    bytes grow from each to the next. Nobody ends before the last of them ends."""
+    """How many passes are like the one just planned, itself included, and by how much seconds, FLOPs, bytes
+    grow from each to the next. Nobody ends before the last of them ends."""
     state, slots, context = replica.state, replica.spans[SLOT][:spans], replica.spans[SPAN_CONTEXT][:spans]
     size = state.settings[BLOCK_SIZE]
     growth_s, flops, bytes_, most = decode_growth(replica.times, context)
@@ -122,3 +127,5 @@ def run_ahead(replica: Replica, spans: int, passes: int) -> None:
             state.table[request[SEAT], request[HELD]] = take(state)
             request[HELD] += 1
     state.counts[PASS] += done
+    if state.counts[RATIO] > 0:
+        let_ratio_fall(state, done)
