@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import kernel_fits as fits
+import kernel_passes
 import kernel_tables as tables
 import numpy as np
 import polars as pl
@@ -731,6 +732,8 @@ def main() -> None:
             lambda h: (h.machine, h.operator, h.format, h.phase),
             "| machine | operator | format | phase | rows | median | p90 |",
         ),
+        "\n### Whole passes, put together from profiled layers\n",
+        *kernel_passes.table(root),
         "\n### On other machines, by other people\n",
         *transfers(root),
     ]
