@@ -25,7 +25,11 @@ BELOW = {
     "workload": {"errors"},
     "scheduler": {"compile_cache", "cost", "records", "errors"},
     "engine": {"kernels", "model", "hardware", "cost", "scheduler", "records", "errors"},
-    "simulate": {"model", "hardware", "cost", "scheduler", "records", "errors"},
+    "calibration": {"model", "hardware", "cost", "errors"},
+    "simulate": {
+        *("model", "hardware", "cost", "calibration", "fit", "workload", "scheduler", "records", "errors"),
+        *("compile_cache", "units"),
+    },
     "server": {
         *(
             "kernels",
@@ -44,14 +48,14 @@ BELOW = {
     "advise": {"model", "hardware", "cost", "records", "units", "errors"},
     "meter": {"model", "hardware", "cost", "workload", "records", "units", "errors", "twophase"},
     "report": {
-        *("advise", "model", "hardware", "cost", "fit", "results", "lint", "meter", "records", "units"),
-        *("errors", "twophase"),
+        *("advise", "model", "hardware", "cost", "fit", "results", "lint", "meter", "simulate", "records"),
+        *("calibration", "units", "errors", "twophase"),
     },
     "diagnose": {"kernels", "model", "hardware", "cost", "engine", "advise", "errors"},
     "cli": {
         *("kernels", "model", "hardware", "cost", "fit", "scheduler", "engine", "advise", "report"),
         *("results", "lint", "diagnose", "simulate", "server", "meter", "compile_cache", "records", "units"),
-        *("workload", "errors", "twophase"),
+        *("calibration", "workload", "errors", "twophase"),
     },
     "twophase": set(),  # __init__.py itself, and what it defines
 }
