@@ -69,7 +69,9 @@ def test_a_thousand_requests(policy: str) -> None:
     }
     assert len(cancelled) > 50
     assert scheduler.prefix_hits > 500
-    assert (scheduler.preemptions > 30) == (policy != "static")
+    if policy not in {"static", "sglang"}:  # which keep blocks for what is to come
+        assert scheduler.preemptions > 30
+    assert policy != "static" or scheduler.preemptions == 0
     for (_, request), record in zip(arrivals, log.requests, strict=True):
         stop = executor.stop_after.get(request.id, 10**9)
         due = min(request.max_output, max(1, stop - request.prompt_tokens))

@@ -13,17 +13,17 @@ from twophase.scheduler import compiling as scheduler
 from twophase.simulate import books, deciding, drafts, one_pass, replica, run_ahead, single
 
 LINKED = (pass_seconds, deciding, drafts, run_ahead, one_pass, replica, single)  # each calls those before it
+CALLED = {"decide", "start_pass", "end_pass"}  # once a pass: to inline them would only be to compile them longer
 ENTRIES = {"advance", "submit", "let_go", "cached_blocks", "serve"}  # what Python calls
 
 
 def compiled(name: str) -> Callable[..., Any]:
     """The function of LINKED with this name."""
+    own = next(each for module in LINKED for each in functions_of(module) if each.__name__ == name)
     if not scheduler.can_compile():
-        return next(vars(module)[name] for module in LINKED if hasattr(module, name))
-    own = linked()
-    return next(
-        own[each] for each in own if each.__name__ == name and each.__module__.startswith(__package__)
-    )
+        return own
+    found: Callable[..., Any] = linked()[own]
+    return found
 
 
 @cache
@@ -59,7 +59,8 @@ def link(
                 if function.__name__ in entries:
                     done[function] = jit(cache=cached, **scheduler.ENTRY)(bound)
                 else:
-                    done[function] = jit(**scheduler.INNER)(bound)
+                    inlined = function.__name__ not in CALLED
+                    done[function] = jit(**{**scheduler.INNER, "forceinline": inlined})(bound)
     return done
 
 
