@@ -25,6 +25,7 @@ from twophase.cli.progress import progress_bar
 from twophase.cli.simulate_options import require_sound, split_of, workload_of
 
 if TYPE_CHECKING:
+    from twophase.meter.goodput import Limit
     from twophase.report.simulation import Simulation
     from twophase.simulate.outcome import Run
     from twophase.workload.workload import Workload
@@ -198,7 +199,7 @@ def simulate(
         from twophase.cli.bench_end import keeping_place
 
         keeping_place(out)
-    limits = ()
+    limits: "tuple[Limit, ...]" = ()
     if slo is not None:
         from twophase.meter.goodput import slo_of
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twophase.cost.pass_times import PassTimes
-from twophase.scheduler.state import State
+from twophase.scheduler.state import N_RUNNING, N_WAITING, State
 from twophase.simulate.books import Floats, Ints, Passes, Records, Replica, Requests
 from twophase.simulate.cluster_books import BEGIN, HEIGHT, WIDTH, Cluster
 
@@ -70,6 +70,26 @@ def float_rows_at(cluster: Cluster, i: int, field: int) -> Floats:
     own = cluster.where[i, field]
     size = own[HEIGHT] * own[WIDTH]
     return cluster.floats[own[BEGIN] : own[BEGIN] + size].reshape((own[HEIGHT], own[WIDTH]))
+
+
+# fields that are read alone; see `replica_at`
+STATE_COUNTS, CLOCK, COUNTS = 6, 30, 31
+
+
+def counts_at(cluster: Cluster, i: int) -> Ints:
+    """Its Replica.counts: cheaper than all of it."""
+    return ints_at(cluster, i, COUNTS)
+
+
+def clock_at(cluster: Cluster, i: int) -> Floats:
+    """Its Replica.clock."""
+    return floats_at(cluster, i, CLOCK)
+
+
+def has_work_at(cluster: Cluster, i: int) -> bool:
+    """Someone runs or waits."""
+    counts = ints_at(cluster, i, STATE_COUNTS)
+    return bool(counts[N_RUNNING] + counts[N_WAITING] > 0)
 
 
 def replica_at(cluster: Cluster, i: int) -> Replica:

@@ -1,23 +1,22 @@
 """Several replicas behind a router, compiled or not.
 
-`serve_cluster`: everyone arrives by the clock, so replicas need only be abreast when someone is routed.
-`serve_linked`: ends of some are arrivals of others (turns of a conversation; prompts whose KV is sent to a
-decode replica), so passes are taken in order of time, those of all replicas together.
+Where everyone arrives by the clock, replicas need only be abreast when someone is routed. Where ends of some
+are arrivals of others (turns of a conversation; prompts whose KV is sent to a decode replica), passes are
+taken in order of time, those of all replicas together.
 """
 
 import numpy as np
 
-from twophase.scheduler.moves import begin_pass, fill_pass
-from twophase.scheduler.state import LEFT, N_RUNNING, N_WAITING
-from twophase.simulate.arena import replica_at
+from twophase.scheduler.state import HEAP, MAX_OUTPUT, N_RUNNING, N_WAITING, OUTPUT, RUNS
+from twophase.simulate.arena import clock_at, counts_at, has_work_at, replica_at
 from twophase.simulate.books import (
+    DRAFT_TOKENS,
+    ENDS_S,
     FINISHED,
     FINISHED_S,
     IN_FLIGHT,
-    N_LEAVING,
     NOW,
     OUTCOME,
-    POLICY,
     REQUEST,
     SCHEDULED_S,
     SLOT,
@@ -44,71 +43,52 @@ from twophase.simulate.cluster_books import (
     TURN,
     Cluster,
 )
-from twophase.simulate.deciding import decide
 from twophase.simulate.events import pop, push
-from twophase.simulate.one_pass import start_pass
 from twophase.simulate.replica import (
-    BELOW_FLOOR,
     DONE,
-    OVER_BUDGET,
-    PASSES_FULL,
-    STUCK,
     advance,
-    has_room,
     let_go,
-    ready_s,
     submit,
-    wait_until,
 )
 from twophase.simulate.router import note_routed, route
 
+FEW = 64  # of those who wait: more are not looked at one by one
+ROUNDING = 1 - 1e-9
 
-def serve_cluster(cluster: Cluster, until_s: float) -> tuple[int, int]:
-    """Everyone who arrives before `until_s` is served to the end, or to `until_s`.
 
-    Returns (DONE, -1), or what is lacking and the replica that lacks it; then call again.
-    """
-    counts, replicas = cluster.counts, len(cluster.roles)
-    while counts[NEXT_ROOT] < len(cluster.roots):
-        request = cluster.roots[counts[NEXT_ROOT]]
-        moment = cluster.arrival_s[request]
-        if moment > until_s:
-            break
-        for i in range(replicas):
-            code = advance(replica_at(cluster, i), moment)
-            if code != DONE:
-                return code, i
-        target = route(cluster, request, False)
-        code = submit(replica_at(cluster, target), request, moment)
-        if code != DONE:
-            return code, target
-        cluster.routes[request, TARGET] = target
-        note_routed(cluster, False)
-        counts[NEXT_ROOT] += 1
-    for i in range(replicas):
-        code = advance(replica_at(cluster, i), until_s)
+def advance_at(cluster: Cluster, i: int, until_s: float) -> int:
+    return advance(replica_at(cluster, i), until_s)
+
+
+def submit_at(cluster: Cluster, i: int, request: int, moment: float) -> int:
+    return submit(replica_at(cluster, i), request, moment)
+
+
+def ready_at(cluster: Cluster, i: int) -> float:
+    """When its pass ends; infinity where none runs."""
+    return float(clock_at(cluster, i)[ENDS_S] if counts_at(cluster, i)[IN_FLIGHT] > 0 else np.inf)
+
+
+def advance_all(cluster: Cluster, until_s: float) -> tuple[int, int]:
+    for i in range(len(cluster.roles)):
+        code = advance_at(cluster, i, until_s)
         if code != DONE:
             return code, i
     return DONE, -1
 
 
-def has_work(replica: Replica) -> bool:
-    return bool(replica.state.counts[N_RUNNING] + replica.state.counts[N_WAITING] > 0)
-
-
-def begin(replica: Replica, moment: float, until_s: float) -> int:
-    """The pass that an idle replica begins at `moment`, or a run of them that ends when someone may come."""
-    if not has_room(replica):
-        return PASSES_FULL
-    wait_until(replica, moment)
-    begin_pass(replica.state)
-    decide(replica.state, replica.counts[POLICY])
-    spans = fill_pass(replica.state)
-    if replica.state.counts[LEFT] < 0:
-        return OVER_BUDGET
-    if spans == 0:
-        return DONE if replica.counts[N_LEAVING] > 0 else STUCK
-    return DONE if start_pass(replica, spans, until_s) else BELOW_FLOOR
+def next_end_s(replica: Replica, least_pass_s: float) -> float:
+    """Before this none of its requests can be done: each token to come takes a pass."""
+    state, passes = replica.state, 1 << 30
+    if replica.requests.counts[0, DRAFT_TOKENS] > 0 or state.counts[N_WAITING] > FEW:
+        passes = 1
+    for i in range(state.counts[N_RUNNING]):
+        row = state.slots[state.seats[i, RUNS]]
+        passes = min(passes, row[MAX_OUTPUT] - row[OUTPUT])
+    for i in range(min(state.counts[N_WAITING], FEW)):
+        row = state.slots[state.slots[i, HEAP]]
+        passes = min(passes, row[MAX_OUTPUT] - row[OUTPUT])
+    return float(replica.clock[NOW] + ROUNDING * passes * least_pass_s)
 
 
 def next_event_s(cluster: Cluster) -> float:
@@ -127,23 +107,24 @@ def next_from_others_s(cluster: Cluster, i: int, moment: float, talks: bool) -> 
     soonest = np.inf
     for j in range(len(cluster.roles)):
         if j != i and (talks or (cluster.roles[i] == DECODE and cluster.roles[j] == PREFILL)):
-            other = replica_at(cluster, j)
-            if other.counts[IN_FLIGHT] > 0:
-                soonest = min(soonest, ready_s(other))
-            elif has_work(other):
+            if counts_at(cluster, j)[IN_FLIGHT] > 0:
+                soonest = min(soonest, ready_at(cluster, j))
+            elif has_work_at(cluster, j):
                 soonest = moment  # it is about to begin
     return soonest
 
 
 def begin_all(cluster: Cluster, talks: bool) -> tuple[int, int]:
-    """Every idle replica with work begins a pass now."""
+    """Every idle replica with work goes on until something may come to it, or an end of its own matters."""
     moment = cluster.clock[TIME]
     known = next_event_s(cluster)
     for i in range(len(cluster.roles)):
-        replica = replica_at(cluster, i)
-        if replica.counts[IN_FLIGHT] == 0 and has_work(replica):
+        if counts_at(cluster, i)[IN_FLIGHT] == 0 and has_work_at(cluster, i):
             until = min(known, next_from_others_s(cluster, i, moment, talks))
-            code = begin(replica, moment, max(until, np.nextafter(moment, np.inf)))
+            clock_at(cluster, i)[NOW] = max(clock_at(cluster, i)[NOW], moment)
+            if talks or cluster.roles[i] == PREFILL:
+                until = min(until, next_end_s(replica_at(cluster, i), cluster.least_pass_s[i]))
+            code = advance_at(cluster, i, max(until, np.nextafter(moment, np.inf)))
             if code != DONE:
                 return code, i
     return DONE, -1
@@ -170,19 +151,13 @@ def send(cluster: Cluster, request: int, source: int, computed_s: float) -> None
     push(cluster, ends + cluster.clock[LATENCY], KV_ARRIVES, request)
 
 
-def end_passes(cluster: Cluster, moment: float) -> None:
-    """Passes that end now: whoever is done sends its KV on, or lets its next turn come."""
-    for i in range(len(cluster.roles)):
-        replica = replica_at(cluster, i)
-        flight = replica.counts[IN_FLIGHT]
-        if flight == 0 or ready_s(replica) != moment:
-            continue
-        advance(replica, moment)  # ends it, and begins none
-        for k in range(flight):
-            request = replica.slots[replica.spans[SLOT, k], REQUEST]
-            moments, outcome = replica.records.moments[request], replica.records.counts[request, OUTCOME]
-            if outcome != FINISHED or moments[FINISHED_S] != replica.clock[NOW]:
-                continue
+def note_ends(cluster: Cluster, i: int, flight: int, moment: float) -> None:
+    """`flight` spans were in the pass that ended."""
+    replica = replica_at(cluster, i)
+    for k in range(flight):
+        request = replica.slots[replica.spans[SLOT, k], REQUEST]
+        moments, outcome = replica.records.moments[request], replica.records.counts[request, OUTCOME]
+        if outcome == FINISHED and moments[FINISHED_S] == moment:
             if cluster.roles[i] == PREFILL:
                 send(cluster, request, i, moment)
             elif cluster.routes[request, FOLLOWER] >= 0:
@@ -190,15 +165,41 @@ def end_passes(cluster: Cluster, moment: float) -> None:
                 push(cluster, moment + cluster.think_s[follower], TURN, follower)
 
 
+def end_passes(cluster: Cluster, moment: float) -> None:
+    """Passes that end now: whoever is done sends its KV on, or lets its next turn come."""
+    for i in range(len(cluster.roles)):
+        if ready_at(cluster, i) == moment:
+            flight = counts_at(cluster, i)[IN_FLIGHT]
+            advance_at(cluster, i, moment)  # ends it, and begins none
+            note_ends(cluster, i, flight, moment)
+
+
 def arrive(cluster: Cluster, request: int, moment: float) -> tuple[int, int]:
     target = route(cluster, request, False)
     cluster.arrival_s[request] = moment
-    code = submit(replica_at(cluster, target), request, moment)
+    code = submit_at(cluster, target, request, moment)
     if code != DONE:
         return code, target
     cluster.routes[request, TARGET] = target
     note_routed(cluster, False)
     return DONE, -1
+
+
+def serve_cluster(cluster: Cluster, until_s: float) -> tuple[int, int]:
+    """Everyone who arrives before `until_s` is served to the end, or to `until_s`."""
+    counts = cluster.counts
+    while counts[NEXT_ROOT] < len(cluster.roots):
+        request = cluster.roots[counts[NEXT_ROOT]]
+        moment = cluster.arrival_s[request]
+        if moment > until_s:
+            break
+        code, which = advance_all(cluster, moment)
+        if code == DONE:
+            code, which = arrive(cluster, request, moment)
+        if code != DONE:
+            return code, which
+        counts[NEXT_ROOT] += 1
+    return advance_all(cluster, until_s)
 
 
 def happen(cluster: Cluster) -> tuple[int, int]:
@@ -215,7 +216,7 @@ def happen(cluster: Cluster) -> tuple[int, int]:
         code, which = arrive(cluster, request, moment)
     else:
         target = cluster.routes[request, DECODE_TARGET]
-        code, which = submit(replica_at(cluster, target), request, moment), target
+        code, which = submit_at(cluster, target, request, moment), target
         if code == DONE:
             let_go(replica_at(cluster, cluster.routes[request, TARGET]), request, moment)
     if code == DONE:
@@ -226,9 +227,7 @@ def happen(cluster: Cluster) -> tuple[int, int]:
 def soonest_end_s(cluster: Cluster) -> float:
     soonest = np.inf
     for i in range(len(cluster.roles)):
-        replica = replica_at(cluster, i)
-        if replica.counts[IN_FLIGHT] > 0:
-            soonest = min(soonest, ready_s(replica))
+        soonest = min(soonest, ready_at(cluster, i))
     return soonest
 
 
@@ -250,3 +249,13 @@ def serve_linked(cluster: Cluster, until_s: float, talks: bool) -> tuple[int, in
             code, which = happen(cluster)
             if code != DONE:
                 return code, which
+
+
+def serve_together(cluster: Cluster, until_s: float, linked: bool, talks: bool) -> tuple[int, int]:
+    """`linked`: prompts are sent from replica to replica; `talks`: turns follow answers.
+
+    Returns (DONE, -1), or what is lacking and the replica that lacks it; then call again.
+    """
+    if linked or talks:
+        return serve_linked(cluster, until_s, talks)
+    return serve_cluster(cluster, until_s)

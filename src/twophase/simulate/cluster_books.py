@@ -54,9 +54,11 @@ class Cluster(NamedTuple):
     arrival_s: Floats  # of each request; of one that follows another, filled in when it is known
     think_s: Floats  # from the end of the one that it follows
     routes: Ints  # [requests, 3]
-    kv_bytes: Floats  # of each request, to be sent
+    prompt_tokens: Ints  # of each request
+    kv_bytes: Floats  # to be sent
     transfers: Floats  # [requests, 2]
     link_free_s: Floats  # [replicas]: when its link has sent or received all
+    least_pass_s: Floats  # [replicas]: no pass is faster
     heap: Floats  # [requests + 1]: moments of what is to come
     events: Ints  # [requests + 1, 3]
     counts: Ints

@@ -11,7 +11,7 @@ from twophase.scheduler.compiling import can_compile
 from twophase.simulate import arena, books, cluster, cluster_books, compiling, events, router
 
 LINKED = (arena, events, router, cluster)  # each calls those before it
-ENTRIES = {"serve_cluster", "serve_linked"}
+ENTRIES = {"serve_together"}
 # With Numba's counts of references: `replica_at` makes views of arrays, and gives them back.
 OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
 

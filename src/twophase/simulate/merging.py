@@ -9,10 +9,11 @@ from twophase.simulate.books import (
     FINISHED,
     LOST_BLOCKS,
     OUTCOME,
-    OUTSTANDING,
     REFUSAL,
     REJECTED,
     SCHEDULED_S,
+    TRUNCATED,
+    UNSEEN,
     Records,
 )
 
@@ -28,6 +29,6 @@ def merged(records: Sequence[Records], split: bool) -> Records:
     counts[:, LOST_BLOCKS] += first.counts[:, LOST_BLOCKS]
     refused = first.counts[:, OUTCOME] == REJECTED
     counts[refused, OUTCOME], counts[refused, REFUSAL] = REJECTED, first.counts[refused, REFUSAL]
-    on_the_way = np.isin(first.counts[:, OUTCOME], (OUTSTANDING, FINISHED)) & (counts[:, OUTCOME] == 0)
-    counts[on_the_way, OUTCOME] = OUTSTANDING
+    seen = np.isin(first.counts[:, OUTCOME], (TRUNCATED, FINISHED))
+    counts[seen & (counts[:, OUTCOME] == UNSEEN), OUTCOME] = TRUNCATED  # in prefill, or on its way
     return Records(moments, counts)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from twophase.errors import InputError, nearest
 from twophase.fit.reserves import Engine, profiled
 from twophase.hardware.accelerator import Accelerator
-from twophase.scheduler.policy import POLICIES
 
 GIB = 2**30
 
@@ -24,12 +23,9 @@ class Preset:
 
 PRESETS = {
     "vllm": Preset(
-        *("decode-first", "vllm", "vllm"), about="vLLM V1: decodes first, prompts in chunks beside them"
+        *("vllm", "vllm", "vllm"), about="vLLM V1: who runs goes on, prompts in chunks beside decodes"
     ),
-    "sglang": Preset(
-        *("sglang" if "sglang" in POLICIES else "prefill-first", "sglang", "sglang"),
-        about="SGLang: prompts first, in passes of their own",
-    ),
+    "sglang": Preset(*("sglang", "sglang", "sglang"), about="SGLang: prompts first, in passes of their own"),
     "ours": Preset(
         *("decode-first", "none", "plain", 2048, 64), about="this project's engine, without host overheads"
     ),

@@ -1,8 +1,8 @@
 """Which replica a request goes to. Plain functions over a cluster's arrays, that Numba can compile."""
 
 from twophase.scheduler.state import BLOCK_SIZE
-from twophase.simulate.arena import replica_at
-from twophase.simulate.books import PROMPT
+from twophase.simulate.arena import counts_at, replica_at
+from twophase.simulate.books import N_OUTSTANDING
 from twophase.simulate.cluster_books import (
     CLUSTER_SEED,
     DECODE,
@@ -15,7 +15,7 @@ from twophase.simulate.cluster_books import (
     Cluster,
 )
 from twophase.simulate.drafts import chance
-from twophase.simulate.replica import cached_blocks, outstanding
+from twophase.simulate.replica import cached_blocks
 
 # SGLang's router (cache-aware): loads that differ by more than both are balanced first, and a prompt goes
 # where its prefix is only if so much of it is there
@@ -30,7 +30,7 @@ def takes(cluster: Cluster, i: int, decoding: bool) -> bool:
 
 def load(cluster: Cluster, i: int) -> int:
     """Requests that were sent there and are not done."""
-    return outstanding(replica_at(cluster, i))
+    return int(counts_at(cluster, i)[N_OUTSTANDING])
 
 
 def turn(cluster: Cluster, decoding: bool, number: int) -> int:
@@ -63,16 +63,21 @@ def by_prefix(cluster: Cluster, request: int, decoding: bool) -> int:
     least, most, best, found = 1 << 60, 0, -1, 0
     for i in range(len(cluster.roles)):
         if takes(cluster, i, decoding):
-            replica = replica_at(cluster, i)
-            mine = outstanding(replica)
+            mine = load(cluster, i)
             least, most = min(least, mine), max(most, mine)
-            tokens = cached_blocks(replica, request) * replica.state.settings[BLOCK_SIZE]
+            tokens = cached_tokens(cluster, i, request)
             if tokens > found:
                 best, found = i, tokens
     apart = most - least > BALANCE_REQUESTS and most > BALANCE_FACTOR * least
-    if best < 0 or apart or found < LEAST_MATCH * replica_at(cluster, best).requests.counts[request, PROMPT]:
+    if best < 0 or apart or found < LEAST_MATCH * cluster.prompt_tokens[request]:
         return least_loaded(cluster, decoding)
     return best
+
+
+def cached_tokens(cluster: Cluster, i: int, request: int) -> int:
+    """Of its prompt, in that replica's prefix cache."""
+    replica = replica_at(cluster, i)
+    return int(cached_blocks(replica, request) * replica.state.settings[BLOCK_SIZE])
 
 
 def of_two(cluster: Cluster, request: int, decoding: bool) -> int:

@@ -17,12 +17,12 @@ from twophase.hardware.accelerator import Accelerator, Link
 from twophase.hardware.catalogue import load_accelerator
 from twophase.model.catalogue import Model, load_model
 from twophase.model.served import served
-from twophase.scheduler.policy import POLICIES
+from twophase.scheduler.policy import POLICIES, Policy
 from twophase.simulate.cluster_books import ROUTERS
 from twophase.simulate.outcome import Run
 from twophase.simulate.pools import Pool, Sizes, pool_of
 from twophase.simulate.presets import PRESETS, Preset, preset_named
-from twophase.simulate.running import Show, Wire, run_pools
+from twophase.simulate.running import Show, Wire, run_own, run_pools
 from twophase.simulate.workload_arrays import Role
 from twophase.workload.workload import Workload
 
@@ -42,7 +42,7 @@ def simulate(
     model: str | Model,
     accelerator: str | Accelerator,
     workload: Workload,
-    policy: str = "vllm",
+    policy: str | Policy = "vllm",
     *,
     preset: str | None = None,
     weights: str | None = None,
@@ -62,10 +62,11 @@ def simulate(
 ) -> Run:
     """Serve the workload in simulated time. The same arguments give the same run on any machine.
 
-    policy: a preset's name (vllm, sglang, ours, static, prefill-first), or a policy's (shortest-first ...)
-    for the engine of `preset`. `drafts` tokens are verified in each decode pass, each accepted with the
-    chance `acceptance` where those before it were. InputError where the model doesn't fit, or a name is
-    unknown.
+    policy: a preset's name (vllm, sglang, ours, static, prefill-first); or a policy's (shortest-first ...) for
+    the engine of `preset`; or a function of your own, `policy(state) -> None` as in twophase.scheduler.policy,
+    which runs on one replica, in plain Python. `drafts` tokens are verified in each decode pass, each accepted
+    with the chance `acceptance` where those before it were. InputError where the model doesn't fit, or a name
+    is unknown.
     """
     own = served(load_model(model), weights) if isinstance(model, str) else model
     device = load_accelerator(accelerator) if isinstance(accelerator, str) else accelerator
@@ -90,6 +91,11 @@ def simulate(
             calibration=calibration,
         )
 
+    if not isinstance(policy, str):
+        if replicas > 1 or split is not None or workload.follows is not None or max_time_s < float("inf"):
+            raise InputError("a policy of your own runs on one replica, without turns, to the end")
+        mine = pool("both", 1, plan)
+        return run_own(mine, workload, policy, drafts=drafts, acceptance=acceptance, seed=seed)
     wire: Wire | None = None
     if split is None:
         pools = [pool("both", replicas, plan)]
@@ -110,8 +116,10 @@ def simulate(
     )
 
 
-def preset_of(policy: str, preset: str | None) -> tuple[Preset, str]:
+def preset_of(policy: str | Policy, preset: str | None) -> tuple[Preset, str]:
     """The engine, and the name of its policy."""
+    if not isinstance(policy, str):
+        return preset_named(preset or "vllm"), getattr(policy, "__name__", "own")
     if preset is None and policy in PRESETS:
         return PRESETS[policy], PRESETS[policy].policy
     if policy not in POLICIES and policy not in PRESETS:

@@ -7,19 +7,20 @@ import numpy as np
 
 from twophase.hardware.accelerator import Link
 from twophase.model.cache import caches, sequence_bytes
+from twophase.scheduler.policy import Policy
 from twophase.simulate.arena import Arena, packed, replica_at
 from twophase.simulate.books import (
+    BYTES,
+    FLOPS,
     N_FINISHED,
     NOW,
-    OUTCOME,
-    OUTSTANDING,
     SCHEDULED_S,
-    TRUNCATED,
     Floats,
     Passes,
     Records,
     Replica,
 )
+from twophase.simulate.checks import WHY, check_balance
 from twophase.simulate.cluster_books import (
     BANDWIDTH,
     BOTH,
@@ -34,12 +35,14 @@ from twophase.simulate.cluster_books import (
     TIME,
     Cluster,
 )
+from twophase.simulate.driven import simulate_with
 from twophase.simulate.linking import compiled
 from twophase.simulate.merging import merged
-from twophase.simulate.outcome import Run, growth_of, served_of
+from twophase.simulate.outcome import Run, Served, growth_of, served_of
 from twophase.simulate.pools import Pool
-from twophase.simulate.replica import BELOW_FLOOR, DONE, PASSES_FULL, SLOTS_FULL, STUCK
+from twophase.simulate.replica import DONE, PASSES_FULL, SLOTS_FULL
 from twophase.simulate.setting_up import joined, new_replica, records_of, with_more_room, written
+from twophase.simulate.simulation import truncate
 from twophase.simulate.workload_arrays import rows_of
 from twophase.workload.workload import Workload
 
@@ -78,9 +81,14 @@ def run_pools(
         loop.together(cluster, max_time_s, wire is not None, workload.follows is not None)
         arrival_s, routes = cluster.arrival_s, cluster.routes[:, 0]
         transfers = None if wire is None else cluster.transfers
-    records = {pool.role: replica.records for pool, replica in zip(owners, loop.replicas, strict=True)}
-    every = merged(list(records.values()), wire is not None)
-    every.counts[every.counts[:, OUTCOME] == OUTSTANDING, OUTCOME] = TRUNCATED
+    roles: dict[str, list[Replica]] = {}
+    for pool, replica in zip(owners, loop.replicas, strict=True):
+        roles.setdefault(pool.role, []).append(replica)
+    for mine in roles.values():
+        check_balance(mine)
+        for replica in mine:
+            truncate(replica)
+    every = merged([mine[0].records for mine in roles.values()], wire is not None)
     served = tuple(
         served_of(pool, replica, passes)
         for pool, replica, passes in zip(owners, loop.replicas, loop.passes(), strict=True)
@@ -94,6 +102,38 @@ def run_pools(
         replicas=served,
         ended_s=max(float(each.clock[NOW]) for each in loop.replicas),
         growth=growth_of(arrival_s, every.moments[:, SCHEDULED_S], max_time_s),
+        notes=workload.notes,
+    )
+
+
+def run_own(
+    pool: Pool,
+    workload: Workload,
+    policy: Policy,
+    *,
+    drafts: int = 0,
+    acceptance: float = 0.0,
+    seed: int = 0,
+) -> Run:
+    """One replica by a policy of the user's own, in plain Python."""
+    requests = rows_of(
+        workload,
+        pool.limits.block_size,
+        prefix_cache=pool.limits.prefix_cache,
+        drafts=drafts,
+        acceptance=acceptance,
+    )
+    done = simulate_with(policy, requests, pool.limits, pool.estimate.times, seed=seed)
+    flops, bytes_ = (float(done.passes.seconds[:, column].sum()) for column in (FLOPS, BYTES))
+    return Run(
+        workload=workload,
+        arrival_s=requests.arrival_s,
+        records=done.records,
+        routes=np.zeros(len(workload), np.int64),
+        transfers=None,
+        replicas=(Served(pool, done.passes, done.busy_s, flops, bytes_),),
+        ended_s=done.ended_s,
+        growth=growth_of(requests.arrival_s, done.records.moments[:, SCHEDULED_S], float("inf")),
         notes=workload.notes,
     )
 
@@ -157,14 +197,21 @@ def cluster_of(
         arrival_s=np.where(follows < 0, workload.arrival_s, np.nan),
         think_s=np.array(workload.arrival_s),
         routes=routes,
+        prompt_tokens=workload.prompt_tokens,
         kv_bytes=kv_bytes,
         transfers=np.full((count, 2), np.nan),
         link_free_s=np.zeros(replicas),
+        least_pass_s=np.array([least_pass_s(pool) for pool in pools for _ in range(pool.count)]),
         heap=np.zeros(count + 1),
         events=np.zeros((count + 1, 3), np.int64),
         counts=counts,
         clock=clock,
     )
+
+
+def least_pass_s(pool: Pool) -> float:
+    times = pool.estimate.times
+    return float(min(times.rows_s[1:].min(), times.decode_rows_s[1:].min()))
 
 
 def prompt_bytes(pool: Pool, workload: Workload) -> Floats:
@@ -191,11 +238,10 @@ class Loop:
             self.make_room(code, 0)
 
     def together(self, cluster: Cluster, until_s: float, linked: bool, talks: bool) -> None:
-        serve = compiled("serve_linked" if linked or talks else "serve_cluster")
-        more = (talks,) if linked or talks else ()
+        serve = compiled("serve_together")
         cluster = self.placed(cluster)
         while True:
-            code, which = serve(cluster, until_s, *more)
+            code, which = serve(cluster, until_s, linked, talks)
             if code == DONE:
                 return
             if self.make_room(code, which):
@@ -220,11 +266,7 @@ class Loop:
         if code == SLOTS_FULL:
             self.replicas[which] = with_more_room(replica)
             return True
-        if code == STUCK:
-            raise RuntimeError("the policy leaves requests waiting for ever")
-        if code == BELOW_FLOOR:
-            raise RuntimeError("a pass is faster than its floor: the pass times are wrong")
-        raise RuntimeError(f"the policy grants more rows than a pass may have (code {code})")
+        raise RuntimeError(WHY[code])
 
     def passes(self) -> list[Passes]:
         return [
