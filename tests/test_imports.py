@@ -49,7 +49,7 @@ BELOW = {
     "meter": {"model", "hardware", "cost", "workload", "records", "units", "errors", "twophase"},
     "report": {
         *("advise", "model", "hardware", "cost", "fit", "results", "lint", "meter", "simulate", "records"),
-        *("calibration", "units", "errors", "twophase"),
+        *("calibration", "workload", "units", "errors", "twophase"),
     },
     "diagnose": {"kernels", "model", "hardware", "cost", "engine", "advise", "errors"},
     "cli": {
