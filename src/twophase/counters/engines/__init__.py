@@ -1,0 +1,46 @@
+"""The engines that are known, recognised by the names on their pages and by nothing else."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from twophase.counters.engines.dynamo import DYNAMO
+from twophase.counters.engines.llamacpp import LLAMACPP
+from twophase.counters.engines.lmdeploy import LMDEPLOY
+from twophase.counters.engines.own import OWN
+from twophase.counters.engines.sglang import SGLANG
+from twophase.counters.engines.table import Engine
+from twophase.counters.engines.tgi import TGI
+from twophase.counters.engines.trtllm import TRTLLM
+from twophase.counters.engines.vllm import VLLM
+
+ENGINES = (OWN, VLLM, SGLANG, TGI, TRTLLM, LLAMACPP, LMDEPLOY, DYNAMO)
+FEWEST = 2  # of an engine's names: one alone may be a coincidence
+
+
+def recognised(names: Collection[str]) -> list[Engine]:
+    """Engines whose names stand on a page, each with its one prefix there; first the one with most of them."""
+    there = set(names)
+    found = []
+    for engine in ENGINES:
+        prefixes = list(engine.prefixes)
+        if engine.mark:
+            prefixes += [each.removesuffix(engine.mark) for each in there if each.endswith(engine.mark)]
+        own = names_of(engine)
+        best = max(
+            ((sum(f"{prefix}{name}" in there for name in own), prefix) for prefix in dict.fromkeys(prefixes)),
+            default=(0, ""),
+        )
+        if best[0] >= FEWEST:
+            found.append((best[0], replace(engine, prefixes=(best[1],))))
+    return [engine for _, engine in sorted(found, key=lambda each: -each[0])]
+
+
+def names_of(engine: Engine) -> set[str]:
+    """Of its samples, without the prefix."""
+    counters = {each.name for choices in engine.counters.values() for choice in choices for each in choice}
+    histograms = {f"{each.name}_count" for names in engine.histograms.values() for each in names}
+    gauges = {each.name for names in engine.gauges.values() for each in names}
+    return counters | histograms | gauges
+
+
+__all__ = ["ENGINES", "Engine", "recognised"]
