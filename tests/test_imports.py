@@ -21,6 +21,7 @@ BELOW = {
     "cost": {"model", "hardware", "errors"},
     "fit": {"model", "hardware", "cost", "errors"},
     "results": {"errors"},
+    "counters": {"model", "hardware", "cost", "units", "errors"},
     "lint": {"results", "model", "hardware", "cost", "errors"},
     "scheduler": {"compile_cache", "cost", "records", "errors"},
     "engine": {"kernels", "model", "hardware", "cost", "scheduler", "records", "errors"},
@@ -42,12 +43,23 @@ BELOW = {
     },
     "advise": {"model", "hardware", "cost", "records", "units", "errors"},
     "report": {
-        *("advise", "model", "hardware", "cost", "fit", "results", "lint", "records", "units", "errors"),
+        *("advise", "model", "hardware", "cost", "fit", "results", "lint", "counters"),
+        *("records", "units", "errors"),
     },
     "diagnose": {"kernels", "model", "hardware", "cost", "engine", "advise", "errors"},
     "cli": {
         *("kernels", "model", "hardware", "cost", "fit", "scheduler", "engine", "advise", "report"),
-        *("results", "lint", "diagnose", "simulate", "server", "compile_cache", "records", "errors"),
+        *(
+            "results",
+            "lint",
+            "counters",
+            "diagnose",
+            "simulate",
+            "server",
+            "compile_cache",
+            "records",
+            "errors",
+        ),
         "twophase",
     },
     "twophase": set(),  # __init__.py itself, and what it defines

@@ -17,7 +17,19 @@ from twophase import __version__
 from twophase.errors import InputError
 
 # A verb is a function in a module of its name, which imports light things at its top.
-VERBS = ("diagnose", "fit", "generate", "hardware", "lint", "model", "phases", "probe", "serve", "tokenize")
+VERBS = (
+    "counters",
+    "diagnose",
+    "fit",
+    "generate",
+    "hardware",
+    "lint",
+    "model",
+    "phases",
+    "probe",
+    "serve",
+    "tokenize",
+)
 
 INTERRUPTED = 128 + signal.SIGINT
 LONGEST_LINE = 600  # of an error's letters

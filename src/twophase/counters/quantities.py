@@ -15,7 +15,8 @@ MODEL = ("model_name", "model", "name")  # labels, the newest engines' first
 REPEATED = ("tp_rank", "pp_rank", "moe_ep_rank")  # ranks that share one work: each tells all of it
 NO_MODEL = ("", "undefined", "unknown")
 
-C, V = TypeVar("C"), TypeVar("V")
+C = TypeVar("C")
+V = TypeVar("V")
 Row = tuple[dict[str, str], float]
 Rows = Mapping[str, list[Row]]  # by the sample's whole name
 

@@ -1,6 +1,6 @@
 """All that is told of one window: of each model a picture, the phases' shares, a verdict."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from twophase.counters.calibrated import Curves
@@ -26,7 +26,7 @@ class Beside:
     """What the user adds to the counters."""
 
     curves: Curves | None = None
-    prior: Prior | None = None
+    prior: Callable[[str], Prior | None] | None = None  # of the model that a page names
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,8 @@ def _models(engine: Engine, window: Window, beside: Beside) -> Iterator[Reading]
     for model in models:
         own = quantities(engine, model, window, alone=len(models) == 1)
         found = picture(own, window)
-        shares, missing = phase_shares(
-            found, engine.exact, own.histograms.get("itl"), beside.curves, beside.prior
-        )
+        prior = beside.prior(model) if beside.prior else None
+        shares, missing = phase_shares(found, engine.exact, own.histograms.get("itl"), beside.curves, prior)
         yield reading_of(found, shares, missing)
 
 

@@ -10,7 +10,7 @@ SHORT, LONG = 100, 1_000  # tokens of an answer
 
 SAID: dict[Class, str] = {
     "chat": "hundreds of tokens in and out: decode dominates",
-    "retrieval-augmented": "thousands in, hundreds out: it depends on the batch; prefill grows with documents",
+    "retrieval-augmented": "thousands in, hundreds out: batch size decides; prefill grows with documents",
     "summarisation or agent": "tens of thousands in, tens to hundreds out: prefill dominates",
 }
 

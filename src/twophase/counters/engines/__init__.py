@@ -18,7 +18,10 @@ FEWEST = 2  # of an engine's names: one alone may be a coincidence
 
 
 def recognised(names: Collection[str]) -> list[Engine]:
-    """Engines whose names stand on a page, each with its one prefix there; first the one with most of them."""
+    """Engines whose names stand on a page, each with its prefix there; first the one with most of them.
+
+    Of two that share a prefix the first alone: our own page has all of vLLM's names.
+    """
     there = set(names)
     found = []
     for engine in ENGINES:
@@ -32,7 +35,10 @@ def recognised(names: Collection[str]) -> list[Engine]:
         )
         if best[0] >= FEWEST:
             found.append((best[0], replace(engine, prefixes=(best[1],))))
-    return [engine for _, engine in sorted(found, key=lambda each: -each[0])]
+    ranked: dict[str, Engine] = {}
+    for _, engine in sorted(found, key=lambda each: -each[0]):
+        ranked.setdefault(engine.prefixes[0], engine)
+    return list(ranked.values())
 
 
 def names_of(engine: Engine) -> set[str]:
