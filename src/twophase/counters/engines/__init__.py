@@ -14,7 +14,7 @@ from twophase.counters.engines.trtllm import TRTLLM
 from twophase.counters.engines.vllm import VLLM
 
 ENGINES = (OWN, VLLM, SGLANG, TGI, TRTLLM, LLAMACPP, LMDEPLOY, DYNAMO)
-FEWEST = 2  # of an engine's names: one alone may be a coincidence
+FEWEST = 3  # names without any prefix: fewer may be a coincidence
 
 
 def recognised(names: Collection[str]) -> list[Engine]:
@@ -33,12 +33,22 @@ def recognised(names: Collection[str]) -> list[Engine]:
             ((sum(f"{prefix}{name}" in there for name in own), prefix) for prefix in dict.fromkeys(prefixes)),
             default=(0, ""),
         )
-        if best[0] >= FEWEST:
+        if best[0] >= (1 if best[1] else FEWEST):
             found.append((best[0], replace(engine, prefixes=(best[1],))))
     ranked: dict[str, Engine] = {}
     for _, engine in sorted(found, key=lambda each: -each[0]):
         ranked.setdefault(engine.prefixes[0], engine)
     return list(ranked.values())
+
+
+def tells_tokens(engine: Engine, names: Collection[str]) -> bool:
+    """A router has an engine's gauges at most. (An engine that has served nothing may lack counters, too.)"""
+    return any(
+        f"{engine.prefixes[0]}{each.name}" in names
+        for quantity in ("prompt", "computed", "generated")
+        for choice in engine.counters.get(quantity, ())
+        for each in choice
+    )
 
 
 def names_of(engine: Engine) -> set[str]:
