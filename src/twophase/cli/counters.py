@@ -89,6 +89,7 @@ def counters(
     from twophase.counters.calibrated import read_curves
     from twophase.counters.fetch import target
     from twophase.counters.reading import Beside
+    from twophase.counters.source import is_url
 
     headers = headers_of(header or [], api_key)
     beside = Beside(curves=read_curves(curves) if curves else None)
@@ -102,7 +103,7 @@ def counters(
     if prometheus is not None:
         show(_of_prometheus(target(prometheus, headers, timeout), asked_s, match, beside), json, plain)
         return None
-    if second is not None:
+    if not is_url(source or ""):
         show(_of_files(source or "", second, window_s, beside), json, plain)
         return None
     return _of_server(target(source or "", headers, timeout), between_s, watch, beside, json, plain)
@@ -129,14 +130,9 @@ def _require_sound(
         return
     if second is not None and (is_url(source) or is_url(second)):
         raise InputError("give one URL, or two files: a URL is read twice by itself, an --interval apart")
-    if second is None and not is_url(source):
-        raise InputError(
-            f"{source}: one page tells what was since the start, not what is now: give a later page, too, "
-            "or the server's URL (http://...)"
-        )
     for name in given & set(OF_SERVERS):
-        if second is not None:
-            raise InputError(f"{OF_SERVERS[name]} is of a server's URL: two files have --window SECONDS")
+        if not is_url(source):
+            raise InputError(f"{OF_SERVERS[name]} is of a server's URL: files have --window SECONDS")
 
 
 def seconds_of(option: str, text: str) -> float:
@@ -197,11 +193,19 @@ def _prior(
     return Prior(deployment_of(served, kv, None, Plan(tp)), load_accelerator(gpu, hardware))
 
 
-def _of_files(first: str, second: str, seconds: float | None, beside: "Beside") -> "list[Reading]":
-    from twophase.counters.reading import read_pair
+def _of_files(first: str, second: str | None, seconds: float | None, beside: "Beside") -> "list[Reading]":
+    from twophase.counters.reading import of_iterations, read_pair
     from twophase.counters.source import read_file
 
-    return read_pair(read_file(first), read_file(second), seconds, beside)
+    before = read_file(first)
+    if second is not None:
+        return read_pair(before, read_file(second), seconds, beside)
+    if before.page is None:
+        return [of_iterations(before.source, before.iterations, seconds, before.notes)]
+    raise InputError(
+        f"{first}: one page tells what was since the start, not what is now: give a later page, too, or the "
+        "server's URL (http://...)"
+    )
 
 
 def _of_prometheus(own: "Target", seconds: float, match: str, beside: "Beside") -> "list[Reading]":

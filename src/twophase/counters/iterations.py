@@ -36,11 +36,7 @@ class Split:
 
 
 def iterations_of(found: Sequence[Any], source: str) -> tuple[Iteration, ...]:
-    """By number; InputError where the list is empty or something else."""
-    if not found:
-        raise InputError(
-            f"{source} is an empty list: no iteration since the last poll, or TensorRT-LLM keeps none: {OFF}"
-        )
+    """By number; InputError where the list holds something else."""
     read = {}
     for at, each in enumerate(found):
         try:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from twophase.counters.calibrated import Curves
 from twophase.counters.derive import Picture, picture
-from twophase.counters.engines import Engine, recognised
-from twophase.counters.iterations import Iteration, later_than
+from twophase.counters.engines import Engine, recognised, tells_tokens
+from twophase.counters.iterations import OFF, Iteration, later_than
 from twophase.counters.iterations_picture import iterations_picture
 from twophase.counters.page import Read
 from twophase.counters.phase_share import phase_shares
@@ -14,7 +14,7 @@ from twophase.counters.prior_type import Prior
 from twophase.counters.quantities import models_of, quantities
 from twophase.counters.share import Share
 from twophase.counters.source import seconds_between
-from twophase.counters.turned_off import no_engine
+from twophase.counters.turned_off import no_engine, router
 from twophase.counters.verdict import Dominant, dominant, verdict
 from twophase.counters.window import Window, between
 from twophase.counters.workload import Workload, workload
@@ -46,14 +46,14 @@ def read_pair(first: Read, second: Read, seconds: float | None, beside: Beside) 
         if first.page is not second.page:
             raise InputError(f"{first.source} and {second.source} are pages of different kinds")
         later = later_than(first.iterations, second.iterations)
-        if not later:
+        if not later and second.iterations:
             raise InputError(f"{second.source} has no iteration that {first.source} has not")
-        return [of_iterations(later, seconds, notes)]
+        return [of_iterations(second.source, later, seconds, notes)]
     window = between(first.page, second.page, seconds_between(first.page, second.page, seconds))
-    engines = recognised({name for name, _ in second.page.samples})
-    before = recognised({name for name, _ in first.page.samples})
-    if not engines:
-        raise no_engine({name for name, _ in second.page.samples}, second.source)
+    before, engines = (recognised({name for name, _ in each.samples}) for each in (first.page, second.page))
+    names = {name for name, _ in second.page.samples}
+    if not engines or (router(names) and not tells_tokens(engines[0], names)):
+        raise no_engine(names, second.source)
     if before and before[0].name != engines[0].name:
         raise InputError(
             f"{first.source} is a page of {before[0].title}, {second.source} of {engines[0].title}: give two "
@@ -86,7 +86,13 @@ def _models(engine: Engine, window: Window, beside: Beside) -> Iterator[Reading]
         yield reading_of(found, shares, missing)
 
 
-def of_iterations(own: Sequence[Iteration], seconds: float | None, notes: tuple[str, ...]) -> Reading:
+def of_iterations(
+    source: str, own: Sequence[Iteration], seconds: float | None, notes: tuple[str, ...]
+) -> Reading:
+    if not own:
+        raise InputError(
+            f"{source} is an empty list: no iteration since the last poll, or TensorRT-LLM keeps none: {OFF}"
+        )
     found, share = iterations_picture(own, seconds)
     return reading_of(replace(found, notes=(*notes, *found.notes)), [share] if share else [], [])
 

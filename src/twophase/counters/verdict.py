@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from twophase.counters.derive import Picture
+from twophase.counters.phase_share import WIDE
 from twophase.counters.share import Share
 from twophase.counters.workload import Workload
 from twophase.units import percent
@@ -12,9 +13,9 @@ Dominant = Literal["prefill", "decode", "neither", "unknown"]
 EVEN = 0.1  # as near to a half as that, neither dominates
 
 
-def dominant(shares: Sequence[Share], wide: float = 0.5) -> Dominant:
+def dominant(shares: Sequence[Share]) -> Dominant:
     """By the best method; unknown where its interval says nothing."""
-    if not shares or shares[0].prefill.high - shares[0].prefill.low > wide:
+    if not shares or shares[0].prefill.high - shares[0].prefill.low > WIDE:
         return "unknown"
     own = shares[0].prefill
     if own.low >= 0.5:
@@ -32,7 +33,8 @@ def verdict(own: Picture, shares: Sequence[Share], kind: Workload | None) -> str
     phase = dominant(shares)
     traffic = f" The traffic resembles {kind.kind} ({kind.says})." if kind else ""
     if phase == "unknown":
-        known = " --model and --gpu give an estimate from floors." if not shares else ""
+        floors = any(each.method == "roofline" for each in shares)
+        known = "" if floors else " --gpu NAME estimates it from the model's floors."
         return f"Which phase dominates GPU time these counters do not tell.{known}{traffic}"
     best = shares[0]
     between = (

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from twophase.counters.derive import Picture, Times
 from twophase.counters.histogram import Quantile
+from twophase.counters.phase_share import WIDE
 from twophase.counters.reading import Reading
 from twophase.counters.share import SAID, Share
 from twophase.report.aligned import aligned
@@ -22,8 +23,8 @@ TIMES = {
     "tpot": "TPOT",
     "e2e": "E2E",
     "queue": "queue",
-    "prefill": "prefill",
-    "decode": "decode",
+    "prefill": "in prefill",
+    "decode": "in decode",
 }
 SHOWN = (0.5, 0.9, 0.99)
 BAR = 32
@@ -50,7 +51,7 @@ def lines(own: Reading) -> Iterator[Line]:
             yield from (("", f"  {line}") for line in aligned(("", "", ""), rows, ("",), "  ")[1:])
     if any(name in picture.times for name in TIMES):
         yield "", ""
-        yield "bold", "Times  of requests; behind each quantile the bucket in which it lies"
+        yield "bold", "Times  behind each quantile stands the bucket in which it lies"
         yield from (("", f"  {line}") for line in times(picture))
     yield "", ""
     yield "bold", "GPU time"
@@ -158,13 +159,15 @@ def shares(own: Reading) -> Iterator[Line]:
             reached = f", {percent(floor / seconds)} of its floor's pace" if floor and seconds else ""
             yield "", f"  {phase} {duration(seconds)}, the engine's own count{reached}"
     for each in own.shares:
-        yield "", f"  {bar(each)}  {SAID[each.method]}"
+        yield "", f"  {bar(each)}: {SAID[each.method]}"
         yield from (("dim", f"    {why}") for why in each.why if why)
     if not own.shares or own.dominant == "unknown":
         yield from (("dim", f"  {each}") for each in own.missing)
 
 
 def bar(own: Share) -> str:
+    if own.prefill.high - own.prefill.low > WIDE:
+        return f"prefill's share can't be told ({percent(own.prefill.low)} to {percent(own.prefill.high)})"
     filled = round(own.prefill.mid * BAR)
     exact = own.prefill.high - own.prefill.low < 1e-9
     between = "" if exact else f" ({percent(own.prefill.low)} to {percent(own.prefill.high)})"

@@ -10,7 +10,10 @@ from twophase.counters.reading import Reading
 from twophase.counters.share import Share
 
 TOKENS = ("prompt_length", "output_length", "batch")  # histograms that are not of seconds
-NAMES = {name: f"{name}_s" for name in ("ttft", "itl", "tpot", "e2e", "queue", "prefill", "decode")}
+NAMES = {
+    **{name: f"{name}_s" for name in ("ttft", "itl", "tpot", "e2e", "queue")},
+    **{name: f"request_{name}_s" for name in ("prefill", "decode")},  # never to be taken for the GPU's
+}
 FROM_HERE = ("times", "notes")
 
 
