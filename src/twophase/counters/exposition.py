@@ -13,17 +13,18 @@ Labels = tuple[tuple[str, str], ...]  # sorted by name
 Series = tuple[str, Labels]
 
 NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+# Nothing is tried twice (*+, ++), so that no line takes longer than its length.
 SAMPLE = re.compile(
-    r"""(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)?[ \t]*
-        (?:\{(?P<labels>(?:[^"{}#]|"(?:[^"\\]|\\.)*")*)\})?
-        [ \t]*(?<=[ \t}])(?P<value>[^\s{}"\#]+)
-        (?:[ \t]+(?P<time>[^\s{}"\#]+))?
-        [ \t]*(?:\#.*)?""",
+    r"""(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*+)?+[ \t]*+
+        (?:\{(?P<labels>(?:[^"{}\#]++|"(?:[^"\\]++|\\.)*+")*+)\})?+
+        [ \t]*+(?<=[ \t}])(?P<value>[^\s{}"\#]++)
+        (?:[ \t]++(?P<time>[^\s{}"\#]++))?+
+        [ \t]*+(?:\#.*)?""",
     re.VERBOSE | re.DOTALL,
 )
 LABEL = re.compile(
-    r"""[ \t]*(?:(?P<name>[a-zA-Z_:][a-zA-Z0-9_:.]*)|"(?P<quoted>(?:[^"\\]|\\.)*)")[ \t]*
-        (?:=[ \t]*"(?P<value>(?:[^"\\]|\\.)*)"[ \t]*)?(?:,|$)""",
+    r"""[ \t]*+(?:(?P<name>[a-zA-Z_:][a-zA-Z0-9_:.]*+)|"(?P<quoted>(?:[^"\\]++|\\.)*+)")[ \t]*+
+        (?:=[ \t]*+"(?P<value>(?:[^"\\]++|\\.)*+)"[ \t]*+)?+(?:,|$)""",
     re.VERBOSE | re.DOTALL,
 )
 ESCAPE = re.compile(r"\\(.)", re.DOTALL)

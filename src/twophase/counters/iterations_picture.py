@@ -16,6 +16,8 @@ def iterations_picture(own: Sequence[Iteration], seconds: float | None) -> tuple
     steps = sum(bool(each.decodes) for each in own)
     missed = own[-1].number - own[0].number + 1 - len(own)
     busy = parts.prefill_s + parts.decode_s
+    alone = any(each.decodes and not each.prompt_tokens for each in own)
+    told = busy > 0 and (alone or not parts.mixed_s)  # else nothing says what decodes took of mixed ones
     usage = [each.kv_usage for each in own if each.kv_usage is not None]
     notes = [f"{len(own)} iterations of TensorRT-LLM; prompt tokens are those computed, not as received"]
     if missed > 0:
@@ -37,13 +39,13 @@ def iterations_picture(own: Sequence[Iteration], seconds: float | None) -> tuple
         waiting=sum(each.waiting for each in own) / len(own),
         kv_usage=sum(usage) / len(usage) if usage else None,
         tokens_per_step=ratio(generated, rows) if generated > rows else None,
-        prefill_gpu_s=parts.prefill_s,
-        decode_gpu_s=parts.decode_s,
+        prefill_gpu_s=parts.prefill_s if told else None,
+        decode_gpu_s=parts.decode_s if told else None,
         gpu_busy=ratio(busy, seconds) if not missed else None,
-        prefill_share_of_busy=ratio(parts.prefill_s, busy),
+        prefill_share_of_busy=ratio(parts.prefill_s, busy) if told else None,
         notes=tuple(notes),
     )
-    if not busy:
+    if not told:
         return found, None
     # A mixed iteration is neither's alone: all of it one's, or all of it the other's, are the ends.
     mixed, shared = parts.mixed_s, parts.mixed_s > 0

@@ -9,7 +9,7 @@ from twophase.counters.exposition import Page, parse
 from twophase.counters.iterations import Iteration, iterations_of
 from twophase.errors import InputError
 
-LARGEST = 256 << 20  # bytes
+LARGEST = 64 << 20  # bytes
 SHOWN = 80  # bytes of what is no page
 MOST_NAMED = 3  # damaged lines of a note
 LLAMACPP = "llama-server --metrics"

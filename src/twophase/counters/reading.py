@@ -94,7 +94,8 @@ def of_iterations(
             f"{source} is an empty list: no iteration since the last poll, or TensorRT-LLM keeps none: {OFF}"
         )
     found, share = iterations_picture(own, seconds)
-    return reading_of(replace(found, notes=(*notes, *found.notes)), [share] if share else [], [])
+    missing = () if share else ("no iteration only decodes, so those with both phases can't be divided",)
+    return reading_of(replace(found, notes=(*notes, *found.notes)), [share] if share else [], missing)
 
 
 def reading_of(found: Picture, shares: Sequence[Share], missing: Sequence[str]) -> Reading:

@@ -144,6 +144,8 @@ def _quantiles(own: Times) -> Iterator[str]:
 def _quantile(own: Quantile) -> str:
     if own.high is None:
         return f"> {duration(own.low)}"
+    if own.low <= 0:
+        return f"up to {duration(own.high)}"  # where in its first bucket nobody knows
     return f"{duration(own.value)} ({duration(own.low)} to {duration(own.high)}]"
 
 
@@ -158,7 +160,8 @@ def shares(own: Reading) -> Iterator[Line]:
         if seconds is not None:
             reached = f", {percent(floor / seconds)} of its floor's pace" if floor and seconds else ""
             yield "", f"  {phase} {duration(seconds)}, the engine's own count{reached}"
-    for each in own.shares:
+    exact = [each for each in own.shares if each.method == "engine"]
+    for each in exact or own.shares:
         yield "", f"  {bar(each)}: {SAID[each.method]}"
         yield from (("dim", f"    {why}") for why in each.why if why)
     if not own.shares or own.dominant == "unknown":

@@ -5,7 +5,7 @@ from twophase.counters.engines.table import Engine, Named, histogram, one
 LLAMACPP = Engine(
     name="llamacpp",
     title="llama.cpp",
-    prefixes=("llamacpp:",),
+    prefixes=("llamacpp:", "llamacpp_"),
     counters={
         "prompt": ((Named("prompt_tokens_total"), Named("prompt_tokens_cached_total")),),
         "computed": one("prompt_tokens_total"),

@@ -5,7 +5,7 @@ from twophase.counters.engines.table import Engine, first_of, histogram, one
 LMDEPLOY = Engine(
     name="lmdeploy",
     title="LMDeploy",
-    prefixes=("lmdeploy:",),
+    prefixes=("lmdeploy:", "lmdeploy_"),
     counters={
         "prompt": one("prompt_tokens_total"),
         "cached": one("cached_tokens_total"),

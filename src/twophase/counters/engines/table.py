@@ -50,7 +50,7 @@ Choices = tuple[Choice, ...]  # the first that is there counts
 class Engine:
     name: str
     title: str
-    prefixes: tuple[str, ...]
+    prefixes: tuple[str, ...]  # OpenMetrics of some clients has "_" for their colon
     counters: Mapping[str, Choices]
     histograms: Mapping[str, tuple[Named, ...]] = field(default_factory=dict)  # the first that is there
     gauges: Mapping[str, tuple[Named, ...]] = field(default_factory=dict)

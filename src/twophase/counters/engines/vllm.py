@@ -5,7 +5,7 @@ from twophase.counters.engines.table import Engine, Named, first_of, histogram, 
 VLLM = Engine(
     name="vllm",
     title="vLLM",
-    prefixes=("vllm:", "ray_vllm_", "aphrodite:"),
+    prefixes=("vllm:", "vllm_", "ray_vllm_", "aphrodite:"),
     counters={
         "prompt": one("prompt_tokens_total"),  # as received: cached and transferred ones too
         "computed": one("prompt_tokens_by_source_total", source="local_compute"),
