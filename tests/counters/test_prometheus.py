@@ -1,5 +1,7 @@
 """A window from Prometheus: resets, new and old processes, what its errors say."""
 
+from collections.abc import Callable
+
 import pytest
 from fake_servers import prometheus, serving
 
@@ -35,23 +37,27 @@ def test_a_counter_that_begins_anew_is_added_up() -> None:
 
 @pytest.mark.parametrize(("started", "counted"), [(START + 1190, 500), (START - 9e5, 400)])
 def test_a_process_that_comes_later_counts_from_its_start(started: float, counted: float) -> None:
-    """A new pod comes at 1,200 s with 100: since its start if that is within the window, else unknown when."""
+    """A new pod comes at 1,200 s with 100: they count if it began within the window."""
+
+    def late(value: Callable[[float], float]) -> Callable[[float], float | None]:
+        return lambda at: value(at) if at >= START + 1200 else None
+
     series = [
         (named("vllm:prompt_tokens_total"), lambda at: 7.0),
-        (named("vllm:prompt_tokens_total", instance="b"), lambda at: None if at < START + 1200 else
-            100 + (at - START - 1200) / 3),
-        (named("process_start_time_seconds", instance="b"), lambda at: None if at < START + 1200 else started),
+        (named("vllm:prompt_tokens_total", instance="b"), late(lambda at: 100 + (at - START - 1200) / 3)),
+        (named("process_start_time_seconds", instance="b"), late(lambda at: started)),
         (named("process_start_time_seconds"), lambda at: START - 5e5),
-    ]  # fmt: skip
+    ]
     (found,) = readings(series)
     assert found.picture.prompt_tokens == pytest.approx(counted)
 
 
 def test_a_series_that_a_running_process_adds_began_at_zero() -> None:
+    name = "vllm:request_success_total"
     series = [
-        (named("vllm:request_success_total", finished_reason="stop"), lambda at: (at - START) / 10),
-        (named("vllm:request_success_total", finished_reason="abort"), lambda at: None if at < NOW - 600 else 30),
-    ]  # fmt: skip
+        (named(name, finished_reason="stop"), lambda at: (at - START) / 10),
+        (named(name, finished_reason="abort"), lambda at: None if at < NOW - 600 else 30),
+    ]
     (found,) = readings(series)
     assert found.picture.aborted == 30 and found.picture.requests == pytest.approx(270)
 
@@ -80,7 +86,7 @@ def test_two_engines_and_a_short_history() -> None:
     series = [
         (named("vllm:prompt_tokens_total"), lambda at: at - START if at > NOW - 600 else None),
         (named("tgi_request_input_length_sum"), lambda at: 2 * (at - START) if at > NOW - 600 else None),
-        (named("tgi_request_generated_tokens_sum"), lambda at: 1.0),
+        (named("tgi_request_generated_tokens_sum", instance="c"), lambda at: 1.0),
     ]
     found = {each.picture.engine: each.picture for each in readings(series)}
     assert found["vllm"].prompt_tokens == pytest.approx(590, abs=11)
@@ -103,7 +109,7 @@ def test_labels_reach_the_query() -> None:
     assert 'namespace="prod", pod=~"a.*"}' in asked[1]["query"][0]
 
 
-@pytest.mark.parametrize("match", ["prod", 'a="b" or c', 'x="', "{", "a=b"][:3])
+@pytest.mark.parametrize("match", ["prod", 'a="b" or c', 'x="', "a=b"])
 def test_what_is_no_selector(match: str) -> None:
     with pytest.raises(InputError, match="--match"):
         prometheus_window(Target("http://127.0.0.1:1"), 600, match, NOW)
