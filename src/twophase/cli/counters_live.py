@@ -2,6 +2,8 @@
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from twophase.cli.progress import progress_bar
@@ -12,10 +14,10 @@ from twophase.counters.source import scrape
 from twophase.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.text import Text
 
 TICK_S = 0.25
-MOST_FAILURES = 5  # scrapes one after the other
+MOST_FAILURES, RETRY_S = 5, 1.0  # scrapes one after the other
 
 Scraped = tuple[Read, float]
 
@@ -31,10 +33,9 @@ def window(first: Scraped, second: Scraped, beside: Beside) -> list[Reading]:
     return read_pair(first[0], second[0], second[1] - first[1], beside)
 
 
-def wait(until_s: float, tell: "object") -> None:
+def wait(until_s: float, tell: Callable[[float], None]) -> None:
     while (left := until_s - time.monotonic()) > 0:
-        if callable(tell):
-            tell(left)
+        tell(left)
         time.sleep(min(TICK_S, left))
 
 
@@ -42,65 +43,61 @@ def watched(own: Target, interval_s: float, beside: Beside, json: bool, plain: b
     """Until Ctrl-C, which ends with the last window; 0 where there was one."""
     from twophase.cli.counters import show
 
-    last: list[Reading] = []
+    past: list[list[Reading]] = []
     live = sys.stdout.isatty() and not (json or plain)
     try:
-        if live:
-            last = _view(own, interval_s, beside, last)
-        else:
-            _stream(own, interval_s, beside, json, last)
+        (_view if live else partial(_stream, json=json))(own, interval_s, beside, past)
     except KeyboardInterrupt:
-        if live and last:
-            show(last, json, plain)
-        if not last:
+        if not past:
             raise
+        if live:
+            show(past[-1], json, plain)
     return 0
 
 
-def _stream(own: Target, interval_s: float, beside: Beside, json: bool, last: list[Reading]) -> None:
+def _stream(own: Target, interval_s: float, beside: Beside, past: list[list[Reading]], json: bool) -> None:
     """A window after the other as text, or a JSON document a line."""
     from twophase.report.counters import plain as as_text
     from twophase.report.counters_json import to_json
 
+    for readings in _windows(own, interval_s, beside, lambda left: None):
+        past[:] = [readings]
+        print(to_json(readings, None) if json else f"{as_text(readings)}\n", flush=True)
+
+
+def _view(own: Target, interval_s: float, beside: Beside, past: list[list[Reading]]) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    from twophase.report.counters_live import KEPT, view
+
+    def shown(left: float) -> "Text":
+        return view(past, f"{own.url}  next window in {max(left, 0):.0f} s; Ctrl-C ends")
+
+    screen = Live(shown(interval_s), console=Console(highlight=False), transient=True, auto_refresh=False)
+    with screen:
+        for readings in _windows(
+            own, interval_s, beside, lambda left: screen.update(shown(left), refresh=True)
+        ):
+            past[:] = [*past[1 - KEPT :], readings]
+
+
+def _windows(
+    own: Target, interval_s: float, beside: Beside, tell: Callable[[float], None]
+) -> Iterator[list[Reading]]:
     before = scrape(own)
     while True:
-        wait(before[1] + interval_s, None)
-        before, readings = _next(own, before, beside)
-        if readings:
-            last[:] = readings
-            print(to_json(readings, None) if json else f"{as_text(readings)}\n", flush=True)
+        wait(before[1] + interval_s, tell)
+        after = _patiently(own)
+        yield window(before, after, beside)
+        before = after
 
 
-def _view(own: Target, interval_s: float, beside: Beside, last: list[Reading]) -> list[Reading]:
-    from rich.console import Console, Group
-    from rich.live import Live
-    from rich.text import Text
-
-    from twophase.report.counters import rich as as_rich
-
-    def shown(left: float) -> "RenderableType":
-        state = f"{own.url}  next window in {max(left, 0):.0f} s; Ctrl-C ends"
-        return Group(*([as_rich(last), Text()] if last else []), Text(state, "dim"))
-
-    before = scrape(own)
-    with Live(
-        shown(interval_s), console=Console(highlight=False), transient=True, auto_refresh=False
-    ) as view:
-        while True:
-            wait(before[1] + interval_s, lambda left: view.update(shown(left), refresh=True))
-            before, readings = _next(own, before, beside)
-            if readings:
-                last[:] = readings
-
-
-def _next(own: Target, before: Scraped, beside: Beside) -> tuple[Scraped, list[Reading]]:
+def _patiently(own: Target) -> Scraped:
     """A server that is away for a moment, as in a restart, is asked again."""
-    for attempt in range(MOST_FAILURES):
+    for _ in range(MOST_FAILURES - 1):
         try:
-            after = scrape(own)
-            break
+            return scrape(own)
         except InputError:
-            if attempt == MOST_FAILURES - 1:
-                raise
-            time.sleep(1.0)
-    return after, window(before, after, beside)
+            time.sleep(RETRY_S)
+    return scrape(own)
