@@ -69,8 +69,12 @@ def calibrated(own: Picture, curves: Curves) -> Share | str:
         "a prompt's own pass may be shared with decodes: with and without its overhead",
     ]
     total, covered = prefill_s.mid + decode_s.mid, own.covered_s
+    if covered and total > covered:  # passes were shared then: prompts paid less than a pass of their own
+        mid = min(max(covered - decode_s.mid, prefill_s.low), prefill_s.mid)
+        prefill_s = Range(prefill_s.low, mid, max(mid, min(prefill_s.high, covered - decode_s.low)))
     if covered:
-        why.append(f"{total:.3g} s of the window's {covered:.3g} s are explained so")
+        shared = ": prompts shared passes with decodes" if total > covered else ""
+        why.append(f"one by one they take {total:.3g} s of the window's {covered:.3g} s{shared}")
         if prefill_s.low + decode_s.low > covered:
             why.append("that is more than the window has: the curves are of another server, or several serve")
     return share_of("calibrated", prefill_s, decode_s, tuple(why))
