@@ -33,8 +33,9 @@ def verdict(own: Picture, shares: Sequence[Share], kind: Workload | None) -> str
     phase = dominant(shares)
     traffic = f" The traffic resembles {kind.kind} ({kind.says})." if kind else ""
     if phase == "unknown":
-        asked = own.requests is None or any(each.method == "roofline" for each in shares)
-        known = "" if asked else " --gpu NAME estimates it from the model's floors."
+        listed = own.prompt_tokens is None and own.computed_prompt_tokens is not None  # iterations: no floors
+        asked = any(each.method == "roofline" for each in shares)
+        known = "" if listed or asked else " --gpu NAME estimates it from the model's floors."
         return f"Which phase dominates GPU time these counters do not tell.{known}{traffic}"
     best = shares[0]
     between = (
