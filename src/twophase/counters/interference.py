@@ -10,7 +10,7 @@ EARLIEST, USUAL = 0.10, 0.25  # quantiles of ITL between which a step that only 
 def interference(own: Picture, itl: Histogram | None) -> Share | str:
     """Of the time in which anyone decodes: prefill while nobody does is not seen, so it may be more."""
     mean = own.tpot_mean_s
-    if itl is None or not itl.buckets or mean is None:
+    if itl is None or not itl.buckets or not mean:
         return f"{own.title} has no histogram of ITL to tell interference by"
     if own.tokens_per_step and own.tokens_per_step > 1:
         mean = itl.mean or mean  # of deliveries, as the buckets are

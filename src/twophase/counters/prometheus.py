@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from math import ceil, isfinite
+from math import ceil
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -17,7 +17,7 @@ from twophase.counters.engines import Engine, names_of, recognised
 from twophase.counters.exposition import Labels, Series, number_of
 from twophase.counters.fetch import Target, fetch, with_path
 from twophase.counters.turned_off import no_engine
-from twophase.counters.window import STARTED, Gauge, Window, process_of
+from twophase.counters.window import MOST, STARTED, Gauge, Window, process_of, usable
 from twophase.errors import InputError
 
 Points = list[tuple[float, float]]
@@ -155,7 +155,7 @@ def _read(found: Any, url: str) -> dict[Series, Points]:
             labels = {str(name): str(value) for name, value in each["metric"].items()}
             series = (labels.pop("__name__"), tuple(sorted(labels.items())))
             points = [(float(at), number_of(str(value))) for at, value in each["values"]]
-            kept = [(at, value) for at, value in points if value is not None and isfinite(value)]
+            kept = [(at, usable(value)) for at, value in points if value is not None and abs(value) <= MOST]
             if kept:
                 made[series] = sorted(kept)
     except (AttributeError, KeyError, TypeError, ValueError):

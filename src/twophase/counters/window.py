@@ -3,13 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import NamedTuple
 
 from twophase.counters.exposition import Labels, Page, Series
 
 PROCESS = ("instance", "pod", "job", "engine", "dp_rank")  # labels that tell processes apart
 STARTED = "process_start_time_seconds"
+LEAST, MOST = 1e-30, 1e30  # what lies beyond was never counted, and sums of it overflow
 SAME_START_S = 1.0  # clocks of `_created` may differ by so much between two writes
 COUNTED = ("_total", "_count", "_sum", "_bucket")
 COUNTING = {"counter": True, "histogram": True, "summary": True, "gauge": False}
@@ -34,8 +34,8 @@ class Window:
 def between(first: Page, second: Page, seconds: float | None) -> Window:
     """A counter that fell has begun anew, and all that it shows has come since: never max(0, difference)."""
     counts = _Counting({**first.types, **second.types})
-    after = {each: value for each, value in second.samples.items() if isfinite(value)}
-    before = {each: value for each, value in first.samples.items() if isfinite(value)}
+    after = {each: usable(value) for each, value in second.samples.items() if abs(value) <= MOST}
+    before = {each: usable(value) for each, value in first.samples.items() if abs(value) <= MOST}
     counters = {each: value for each, value in after.items() if counts(each[0]) and value >= 0}
     anew = _restarted(before, after, counters)
     increases, fell = {}, set()
@@ -67,6 +67,10 @@ def between(first: Page, second: Page, seconds: float | None) -> Window:
     elif increases and not any(increases.values()):
         notes.append("no counter moved between the pages")
     return Window(increases, counters, gauges, seconds, covered, tuple(notes))
+
+
+def usable(value: float) -> float:
+    return value if abs(value) >= LEAST else 0.0
 
 
 class _Counting:
