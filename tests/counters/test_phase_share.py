@@ -9,7 +9,7 @@ from counter_pages import of_engine, reading
 
 from twophase.cost.deployment import Deployment
 from twophase.counters.calibrated import calibrated, read_curves
-from twophase.counters.derive import Picture
+from twophase.counters.picture import Picture
 from twophase.counters.prior_type import Prior
 from twophase.counters.reading import Beside
 from twophase.counters.share import Range, Share, share_of

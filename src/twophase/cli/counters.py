@@ -1,12 +1,13 @@
 """twophase counters: which phase dominates in production, from an engine's own counters."""
 
-import re
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from twophase.cli.counters_options import OF_PROMETHEUS, OF_SERVERS, headers_of, require_sound, seconds_of
 from twophase.cli.deployment import KV, HardwareOption, KVOption, TpOption, WeightsOption
 from twophase.cli.options import JsonOption, positive
 from twophase.errors import InputError
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
     from twophase.counters.fetch import Target
     from twophase.counters.prior_type import Prior
     from twophase.counters.reading import Beside, Reading
-
-UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-OF_PROMETHEUS = {"query_window": "--query-window", "match": "--match"}
-OF_SERVERS = {"interval": "--interval", "watch": "--watch"}
 
 
 def counters(
@@ -84,7 +81,7 @@ def counters(
     between_s = seconds_of("--interval", interval)
     window_s = None if window is None else seconds_of("--window", window)
     asked_s = seconds_of("--query-window", query_window)
-    _require_sound(source, second, prometheus, window, given)
+    require_sound(source, second, prometheus, window, given)
 
     from twophase.counters.calibrated import read_curves
     from twophase.counters.fetch import target
@@ -96,6 +93,7 @@ def counters(
     if gpu is not None or model is not None:
         _require_known(gpu, model, hardware)
 
+    @cache  # in a live view the same model comes again and again
     def prior(name: str) -> "Prior | None":
         return _prior(model or name, gpu, hardware, weights, kv, tp, stated=model is not None)
 
@@ -107,53 +105,6 @@ def counters(
         show(_of_files(source or "", second, window_s, beside), json, plain)
         return None
     return _of_server(target(source or "", headers, timeout), between_s, watch, beside, json, plain)
-
-
-def _require_sound(
-    source: str | None, second: str | None, prometheus: str | None, window: str | None, given: set[str]
-) -> None:
-    from twophase.counters.source import is_url
-
-    if prometheus is not None and source is not None:
-        raise InputError("give a server, files or --prometheus: one of them")
-    if prometheus is None and source is None:
-        raise InputError("give a server's URL, two pages of its /metrics, or --prometheus URL")
-    for name in given & set(OF_PROMETHEUS):
-        if prometheus is None:
-            raise InputError(f"{OF_PROMETHEUS[name]} is of --prometheus URL")
-    if prometheus is not None:
-        for name in given & set(OF_SERVERS):
-            raise InputError(f"{OF_SERVERS[name]} is of a server's URL: --query-window is Prometheus'")
-    if window is not None and (prometheus is not None or is_url(source or "")):
-        raise InputError("--window is of two files: a server's own is --interval, Prometheus' --query-window")
-    if source is None:
-        return
-    if second is not None and (is_url(source) or is_url(second)):
-        raise InputError("give one URL, or two files: a URL is read twice by itself, an --interval apart")
-    for name in given & set(OF_SERVERS):
-        if not is_url(source):
-            raise InputError(f"{OF_SERVERS[name]} is of a server's URL: files have --window SECONDS")
-
-
-def seconds_of(option: str, text: str) -> float:
-    """30, 30s, 5m, 1h."""
-    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) *(ms|s|min|m|h|d|)", text.strip())
-    if found is None or float(found[1]) <= 0:
-        raise InputError(f"{option} {text}: give a time like 30s, 5m or 1h")
-    return float(found[1]) * UNITS[found[2]]
-
-
-def headers_of(given: list[str], api_key: str | None) -> dict[str, str]:
-    found = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    for each in given:
-        name, colon, value = each.partition(":")
-        if not colon or not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name.strip()):
-            raise InputError(f"--header {name}: give it as 'Name: value'")
-        found[name.strip()] = value.strip()
-    for name, value in found.items():
-        if not (value.isascii() and value.isprintable()):
-            raise InputError(f"the value of {name} has letters that no header may have")
-    return found
 
 
 def _from_user(context: typer.Context, name: str) -> bool:

@@ -11,7 +11,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from twophase.counters.derive import Picture
+from twophase.counters.picture import Picture
 from twophase.counters.share import Range, Share, share_of
 from twophase.counters.steps import Steps, steps_of
 from twophase.errors import InputError, damaged, require_regular

@@ -1,7 +1,7 @@
 """Prefill's share from ITL alone: what a token takes beyond a step that only decodes is others' prefill."""
 
-from twophase.counters.derive import Picture
 from twophase.counters.histogram import Histogram, implausible, quantile
+from twophase.counters.picture import Picture
 from twophase.counters.share import Range, Share
 
 EARLIEST, USUAL = 0.10, 0.25  # quantiles of ITL between which a step that only decodes lies

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from twophase.counters.derive import Picture, ratio
+from twophase.counters.derive import ratio
 from twophase.counters.iterations import Iteration, split
+from twophase.counters.picture import Picture
 from twophase.counters.share import Range, Share, share_of
 
 

@@ -5,9 +5,9 @@ looks tens of times longer than it keeps the device busy.
 """
 
 from twophase.counters.calibrated import Curves, calibrated
-from twophase.counters.derive import Picture
 from twophase.counters.histogram import Histogram
 from twophase.counters.interference import interference
+from twophase.counters.picture import Picture
 from twophase.counters.prior_type import Prior
 from twophase.counters.share import Range, Share, exactly, part, share_of
 

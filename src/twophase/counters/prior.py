@@ -2,7 +2,7 @@
 
 from twophase.cost.roofline import floor
 from twophase.cost.spans import decodes, prefills
-from twophase.counters.derive import Picture
+from twophase.counters.picture import Picture
 from twophase.counters.prior_type import Prior
 from twophase.counters.share import Range, Share, share_of
 from twophase.counters.steps import steps_of

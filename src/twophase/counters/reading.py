@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from twophase.counters.calibrated import Curves
-from twophase.counters.derive import Picture, picture
+from twophase.counters.derive import picture
 from twophase.counters.engines import Engine, recognised, tells_tokens
 from twophase.counters.iterations import OFF, Iteration, later_than
 from twophase.counters.iterations_picture import iterations_picture
 from twophase.counters.page import Read
 from twophase.counters.phase_share import phase_shares
+from twophase.counters.picture import Picture
 from twophase.counters.prior_type import Prior
 from twophase.counters.quantities import models_of, quantities
 from twophase.counters.share import Share

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from twophase.counters.derive import Picture
+from twophase.counters.picture import Picture
 from twophase.counters.share import Range
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from twophase.counters.derive import Picture
 from twophase.counters.phase_share import WIDE
+from twophase.counters.picture import Picture
 from twophase.counters.share import Share
 from twophase.counters.workload import Workload
 from twophase.units import percent

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from twophase.counters.derive import Picture, Times
 from twophase.counters.histogram import Quantile
 from twophase.counters.phase_share import WIDE
+from twophase.counters.picture import Picture, Times
 from twophase.counters.reading import Reading
 from twophase.counters.share import SAID, Share
 from twophase.report.aligned import aligned

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from twophase.counters.derive import Picture, Times
+from twophase.counters.picture import Picture, Times
 from twophase.counters.reading import Reading
 from twophase.counters.share import Share
 

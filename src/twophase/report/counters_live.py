@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from twophase.counters.derive import Picture, Times
+from twophase.counters.picture import Picture, Times
 from twophase.counters.reading import Reading
 from twophase.report.counters import Line, bar, head
 from twophase.units import count, duration, percent, significant
