@@ -21,6 +21,7 @@ BELOW = {
     "cost": {"model", "hardware", "errors"},
     "fit": {"model", "hardware", "cost", "errors"},
     "results": {"errors"},
+    "counters": {"model", "hardware", "cost", "units", "errors"},
     "lint": {"results", "model", "hardware", "cost", "errors"},
     "workload": {"errors"},
     "scheduler": {"compile_cache", "cost", "records", "errors"},
@@ -49,13 +50,14 @@ BELOW = {
     "meter": {"model", "hardware", "cost", "workload", "records", "units", "errors", "twophase"},
     "report": {
         *("advise", "model", "hardware", "cost", "fit", "results", "lint", "meter", "simulate", "records"),
-        *("calibration", "workload", "units", "errors", "twophase"),
+        *("calibration", "counters", "workload", "units", "errors", "twophase"),
     },
     "diagnose": {"kernels", "model", "hardware", "cost", "engine", "advise", "errors"},
     "cli": {
         *("kernels", "model", "hardware", "cost", "fit", "scheduler", "engine", "advise", "report"),
+        *("kernels", "model", "hardware", "cost", "fit", "scheduler", "engine", "advise", "report"),
         *("results", "lint", "diagnose", "simulate", "server", "meter", "compile_cache", "records", "units"),
-        *("calibration", "workload", "errors", "twophase"),
+        *("calibration", "counters", "workload", "errors", "twophase"),
     },
     "twophase": set(),  # __init__.py itself, and what it defines
 }
