@@ -58,6 +58,12 @@ def least_loaded(cluster: Cluster, decoding: bool) -> int:
     return best
 
 
+def cached_tokens(cluster: Cluster, i: int, request: int) -> int:
+    """Of its prompt, in that replica's prefix cache."""
+    replica = replica_at(cluster, i)
+    return int(cached_blocks(replica, request) * replica.state.settings[BLOCK_SIZE])
+
+
 def by_prefix(cluster: Cluster, request: int, decoding: bool) -> int:
     """Where most of its prompt is cached; the least loaded where little is, or loads are far apart."""
     least, most, best, found = 1 << 60, 0, -1, 0
@@ -72,12 +78,6 @@ def by_prefix(cluster: Cluster, request: int, decoding: bool) -> int:
     if best < 0 or apart or found < LEAST_MATCH * cluster.prompt_tokens[request]:
         return least_loaded(cluster, decoding)
     return best
-
-
-def cached_tokens(cluster: Cluster, i: int, request: int) -> int:
-    """Of its prompt, in that replica's prefix cache."""
-    replica = replica_at(cluster, i)
-    return int(cached_blocks(replica, request) * replica.state.settings[BLOCK_SIZE])
 
 
 def of_two(cluster: Cluster, request: int, decoding: bool) -> int:
