@@ -62,11 +62,11 @@ def simulate(
 ) -> Run:
     """Serve the workload in simulated time. The same arguments give the same run on any machine.
 
-    policy: a preset's name (vllm, sglang, ours, static, prefill-first); or a policy's (shortest-first ...) for
-    the engine of `preset`; or a function of your own, `policy(state) -> None` as in twophase.scheduler.policy,
-    which runs on one replica, in plain Python. `drafts` tokens are verified in each decode pass, each accepted
-    with the chance `acceptance` where those before it were. InputError where the model doesn't fit, or a name
-    is unknown.
+    policy: a preset's name (vllm, sglang, ours, static, prefill-first); or a policy's (shortest-first ...)
+    for the engine of `preset`; or a function of your own, `policy(state) -> None` as those in
+    twophase.scheduler.policy, which runs on one replica, in plain Python. `drafts` tokens are verified in
+    each decode pass, each accepted with the chance `acceptance` where those before it were. InputError
+    where the model doesn't fit, or a name is unknown.
     """
     own = served(load_model(model), weights) if isinstance(model, str) else model
     device = load_accelerator(accelerator) if isinstance(accelerator, str) else accelerator
