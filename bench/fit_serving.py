@@ -14,31 +14,44 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from serving_errors import impossible, table
 from numpy.typing import NDArray
+from serving_errors import impossible, table
 from serving_rows import Row, read_rows
 
 import twophase.simulate
 from twophase.cost.deployment import Deployment
 from twophase.lint.names import Models
-from twophase.simulate.steady import CHUNK, held_sequences
+from twophase.simulate.steady import CHUNK, GROWN, held_sequences
 from twophase.simulate.steady_device import Device, device_of, stacked
 from twophase.simulate.steady_loop import Load, Passes, Queueing, Solved, solve
-from twophase.simulate.steady_times import EngineTimes, Shares, constants, logits_s, mixers_of, rows_s
+from twophase.simulate.steady_times import (
+    EngineTimes,
+    Shares,
+    constants,
+    logits_s,
+    mixed_s,
+    mixers_of,
+    rows_s,
+)
 
 Floats = NDArray[np.float64]
 TOML = Path(twophase.simulate.__file__).with_name("steady.toml")
 ENGINES = ("vllm", "sglang", "trtllm")
-OF_ENGINE = ("pass_s", "sequence_s", "layer_s", "prompts", "front_s", "request_s", "burst", "waited")
-OF_QUEUEING = ("queue", "dp_waited", "apart_front_s", "apart_request_s", "apart_burst", "apart_prompts")
-READING = ("accepted", "perhaps_accepted", "other_sweep")  # of the rows, not of engines
+APART = ("apart_front_s", "apart_request_s", "apart_burst", "apart_prompts")
+OF_ENGINE = (
+    *("pass_s", "sequence_s", "layer_s", "eager_s", "prompts", "front_s", "request_s", "waited"),
+    *("burst", "burst_in_step"),
+    *APART,
+)
+OF_QUEUEING = ("queue", "dp_waited")
+READING = ("accepted", "perhaps_accepted")  # of the rows, not of engines
 MOST = 0.95  # of a peak or a bandwidth
 # (expected, how many times as much or as little is as likely as not, in logarithms)
 EXPECTED: dict[str, tuple[float, float]] = {
     **{"read16": (0.75, 0.2), "read8": (0.6, 0.3), "read4": (0.5, 0.4), "flops16": (0.7, 0.2)},
     **{"flops8": (0.5, 0.3), "flops4": (0.4, 0.4), "experts_read": (0.6, 0.4), "experts_read4": (1.0, 0.3)},
     **{"experts_flops": (0.5, 0.5), "experts_flops4": (1.0, 0.3), "tile": (64.0, 0.7)},
-    **{"imbalance": (1.2, 0.3), "cache_read": (0.6, 0.4), "decode_pairs": (0.3, 0.5)},
+    **{"skew": (0.9, 0.1), "imbalance": (1.2, 0.3), "cache_read": (0.6, 0.4), "decode_pairs": (0.3, 0.5)},
     **{"prompt_pairs": (0.45, 0.4), "recurrence": (0.01, 0.7), "reduced": (0.5, 0.4)},
     **{"reduction_s": (6e-6, 0.5), "exchanged": (0.4, 0.6), "exchange_s": (20e-6, 0.7)},
     **{"moe_layer_s": (20e-6, 0.7), "latent_layer_s": (15e-6, 0.7), "recurrent_layer_s": (15e-6, 0.7)},
@@ -46,7 +59,8 @@ EXPECTED: dict[str, tuple[float, float]] = {
     **{"front_s": (30e-3, 0.8), "request_s": (0.5e-3, 1.0), "burst": (0.05, 0.5), "waited": (2.0, 0.8)},
     **{"queue": (0.3, 0.7), "dp_waited": (4.0, 0.8), "apart_front_s": (0.15, 0.8)},
     **{"apart_request_s": (0.2e-3, 1.0), "apart_burst": (0.05, 0.6), "apart_prompts": (1.0, 0.5)},
-    **{"accepted": (1.6, 0.3), "perhaps_accepted": (1.2, 0.3), "other_sweep": (1.0, 0.7)},
+    **{"accepted": (1.6, 0.3), "perhaps_accepted": (1.2, 0.3)},
+    **{"eager_s": (100e-6, 0.7), "burst_in_step": (0.2, 0.8)},
 }
 BOUNDED = {name for name in Shares._fields if name.startswith(("read", "flops", "cache", "decode", "prompt"))}
 BOUNDED |= {"experts_read", "reduced", "exchanged"}
@@ -60,7 +74,7 @@ class Points(NamedTuple):
     engine: NDArray[np.intp]
     replicas_apart: Floats  # 1: attention is data parallel
     drafts: NDArray[np.intp]  # 0, 1 known, 2 perhaps
-    other: Floats  # 1: not InferenceX's sweep
+    in_step: Floats  # 1: all requests are equally long
     ttft_s: Floats
     tpot_s: Floats
     weight: Floats
@@ -77,7 +91,9 @@ def points_of(rows: Sequence[Row]) -> Points:
             output=np.array([row.output for row in rows]),
             clients=np.array([row.clients / (row.workers * row.decode.plan.dp) for row in rows]),
             prompters=np.array([row.clients / (row.prompt_workers * row.prefill.plan.dp) for row in rows]),
-            held=np.array([held_sequences(r.decode, r.accelerator, r.prompt + r.output / 2) for r in rows]),
+            held=np.array(
+                [held_sequences(r.decode, r.accelerator, r.prompt + GROWN * r.output) for r in rows]
+            ),
             chunk=np.full(len(rows), float(CHUNK)),
             apart=apart,
             first=np.array([float(row.engine == "sglang") for row in rows]),
@@ -86,10 +102,10 @@ def points_of(rows: Sequence[Row]) -> Points:
         engine=np.array([ENGINES.index(row.engine) for row in rows]),
         replicas_apart=np.array([float(row.decode.plan.dp > 1) for row in rows]),
         drafts=np.array([("", "known", "perhaps").index(row.drafts) for row in rows]),
-        other=np.array([float(not row.sweep) for row in rows]),
+        in_step=np.array([float(not row.sweep) for row in rows]),
         ttft_s=np.array([row.point.ttft_s or np.nan for row in rows]),
         tpot_s=np.array([row.point.tpot_s or np.nan for row in rows]),
-        weight=np.array([1.0 if row.known else 0.7 for row in rows]),
+        weight=np.array([1.0 if row.known else 0.8 for row in rows]),
     )
 
 
@@ -131,12 +147,12 @@ def predicted(at: Floats, own: Points) -> Solved:
     apart = own.load.apart > 0
 
     def either(name: str) -> Floats:
-        return np.where(apart, values[f"apart_{name}"], of_engine(name))
+        return np.where(apart, of_engine(f"apart_{name}"), of_engine(name))
 
     queueing = Queueing(
         front_s=either("front_s"),
         request_s=either("request_s"),
-        burst=either("burst") * np.where(own.other > 0, values["other_sweep"], 1.0),
+        burst=np.where(~apart & (own.in_step > 0), of_engine("burst_in_step"), either("burst")),
         queue=np.full(len(own.rows), values["queue"]),
         waited=np.where(apart, 0.0, of_engine("waited") + own.replicas_apart * values["dp_waited"]),
         prompts=either("prompts"),
@@ -149,6 +165,7 @@ def predicted(at: Floats, own: Points) -> Solved:
 def _passes(own: Device, known: Shares, host: EngineTimes) -> Passes:
     return Passes(
         lambda rows: rows_s(own, known, host, rows),
+        lambda rows: mixed_s(own, known, host, rows),
         lambda rows: logits_s(own, known, host, rows),
         mixers_of(own, known),
     )
@@ -168,7 +185,7 @@ def fitted(own: Points, start: Floats, rounds: int) -> Floats:
             [
                 0.8 * own.weight * robust(np.log(tpot), 0.12),
                 0.4 * own.weight * robust(tpot - 1, 0.1),
-                0.7 * own.weight * robust(ttft - 1, 0.15),
+                1.0 * own.weight * robust(ttft - 1, 0.15),
                 0.15 * own.weight * robust(np.log(ttft), 0.3),
                 (at - CENTRE) / WIDTH,
             ]
@@ -221,7 +238,7 @@ def main() -> None:
     parser.add_argument("--points", type=Path, required=True)
     parser.add_argument("--models", type=Path, help="a folder of config.json files")
     parser.add_argument("--held", choices=["model", "system"])
-    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     rows, _ = read_rows(given.points, Models())

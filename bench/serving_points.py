@@ -33,6 +33,7 @@ def predict(row: Row, provenance: str = "served") -> Steady:
         workers=row.workers,
         prompts=PromptPool(row.prefill, row.prompt_workers) if row.point.disaggregated else None,
         accepted=accepted,
+        in_step=not row.sweep,
         provenance=provenance,  # type: ignore[arg-type]
     )
 

@@ -9,6 +9,7 @@ Lengths are drawn from 80 to 100 % of the nominal ones in InferenceX's sweeps. D
 1.2.0rc6.post3 on, and on 1.1.0rc2.post2 from 2026 on, was run with drafts, which no column says.
 """
 
+import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from twophase.model.module_rules import read_names
 from twophase.model.quantization import UNQUANTISED, Storage, uniform
 from twophase.results import Point
 from twophase.results.reading import read_points
+from twophase.simulate.steady import held_sequences
 
 MANY_CLIENTS = 512  # from which on a pool's attention is taken to be data parallel
 MEAN_LENGTH = 0.9
@@ -83,6 +85,10 @@ def row_of(point: Point, model: Model) -> Row:
         )
         if not workers:
             workers, prompt_workers = _unsaid(point, decode, clients, accelerator.name)
+            laid_out = replace(own, plan=steps_plan(decode, sparse))
+            tokens = (point.input_tokens or 1) + (point.output_tokens or 1)
+            room = held_sequences(laid_out, accelerator, tokens) * decode.dp
+            workers = max(workers, math.ceil(clients / room))  # whoever sizes a pool sees that it holds them
     else:
         decode = prefill = _aggregated(point, sparse, dump)
         workers = prompt_workers = 1

@@ -29,6 +29,7 @@ USABLE, OTHER_BYTES, LEAST = (
     2e9,
     0.06,
 )  # of memory: engines' share, other uses, a pool's least
+GROWN = 0.75  # of its output, that a sequence has when memory is short: those of a batch grow together
 CHUNK = 8192  # rows of a prompt in one pass, as engines choose on devices of 80 GB and more
 
 
@@ -67,9 +68,11 @@ def predict_steady(
     prompts: PromptPool | None = None,
     accepted: float = 1.0,
     chunk: int = CHUNK,
+    in_step: bool = False,
     provenance: Source = "served",
 ) -> Steady:
     """concurrency: clients of the whole system, on workers · dp replicas. accepted: tokens of a decode pass.
+    in_step: all requests are equally long, so that those that began together end and begin again together.
 
     InputError where the weights alone are more than a device's memory, or a number is out of range.
     """
@@ -82,7 +85,7 @@ def predict_steady(
         output=_one(output_tokens),
         clients=_one(concurrency / replicas),
         prompters=_one(concurrency / (pool.workers * pool.own.plan.dp)),
-        held=_one(held_sequences(own, accelerator, prompt_tokens + output_tokens / 2)),
+        held=_one(held_sequences(own, accelerator, prompt_tokens + GROWN * output_tokens)),
         chunk=_one(chunk),
         apart=_one(prompts is not None),
         first=_one(engine_table(engine)["prompts_first"]),
@@ -94,21 +97,22 @@ def predict_steady(
     decoding, prompting = (
         passes_of(_times(each, accelerator, engine, provenance, rows, sequences)) for each in (own, pool.own)
     )
-    found = solve(decoding, prompting, load, queueing_of(engine, prompts is not None, own.plan.dp > 1))
+    queueing = queueing_of(engine, prompts is not None, own.plan.dp > 1, in_step)
+    found = solve(decoding, prompting, load, queueing)
     return _steady(found, load, replicas, provenance)
 
 
-def queueing_of(engine: str, apart: bool, dp: bool) -> Queueing:
+def queueing_of(engine: str, apart: bool, dp: bool, in_step: bool) -> Queueing:
     own, shared = engine_table(engine), constants()["queueing"]
-    if apart:
-        names = ("apart_front_s", "apart_request_s", "apart_burst", "queue", "", "apart_prompts")
-        return Queueing(*(_one(shared[name] if name else 0.0) for name in names))
-    waited = own["waited"] + (shared["dp_waited"] if dp else 0.0)
+    kind = "apart_" if apart else ""
+    waited = 0.0 if apart else own["waited"] + (shared["dp_waited"] if dp else 0.0)
     return Queueing(
-        *map(
-            _one,
-            (own["front_s"], own["request_s"], own["burst"], shared["queue"], waited, own["prompts"]),
-        )
+        front_s=_one(own[f"{kind}front_s"]),
+        request_s=_one(own[f"{kind}request_s"]),
+        burst=_one(own["burst_in_step" if in_step and not apart else f"{kind}burst"]),
+        queue=_one(shared["queue"]),
+        waited=_one(waited),
+        prompts=_one(own[f"{kind}prompts"]),
     )
 
 
@@ -133,12 +137,15 @@ def passes_of(times: PassTimes) -> Passes:
         return np.interp(at, np.arange(len(values)), values)
 
     def rows_s(rows: Floats) -> Floats:
+        return between(times.decode_rows_s, rows)
+
+    def mixed_s(rows: Floats) -> Floats:
         return between(times.rows_s, rows)
 
     def logits_s(rows: Floats) -> Floats:
         return between(times.logits_s, rows)
 
-    return Passes(rows_s, logits_s, times.mixers)
+    return Passes(rows_s, mixed_s, logits_s, times.mixers)
 
 
 def _times(

@@ -24,7 +24,8 @@ BUSIEST = 0.95  # of its time, that whoever computes prompts is taken to be busy
 
 
 class Passes(NamedTuple):
-    rows_s: Callable[[Floats], Floats]
+    rows_s: Callable[[Floats], Floats]  # of a pass of decodes alone
+    mixed_s: Callable[[Floats], Floats]  # of one with a prompt's rows among them
     logits_s: Callable[[Floats], Floats]
     mixers: Floats  # [..., kinds, columns] of PassTimes
 
@@ -74,7 +75,7 @@ def prompt_s(own: Passes, batch: Floats, tokens: Floats, chunk: Floats) -> Float
     """What a prompt adds to passes of so many decodes; with none, it is alone in its passes."""
     passes = np.ceil(tokens / chunk)
     rows, alone = tokens / passes, batch <= 0
-    added = own.rows_s(batch + rows) - np.where(alone, 0.0, own.rows_s(np.maximum(batch, 1.0)))
+    added = own.mixed_s(batch + rows) - np.where(alone, 0.0, own.rows_s(np.maximum(batch, 1.0)))
     at = own.mixers
     window, all_ = at[..., columns.WINDOW], tokens[..., None]
     seen = np.where(window > 0, np.minimum(window, all_), all_)

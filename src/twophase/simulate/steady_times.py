@@ -22,6 +22,7 @@ from twophase.hardware.accelerator import Accelerator
 from twophase.simulate.steady_device import Device, device_of
 
 Floats = NDArray[np.float64]
+MOST = 0.95  # of the bandwidth, that anything reads
 SHARPNESS = 4.0  # of the knee between two roofs
 ALL_TOKENS = 1e12  # that a row sees without a window
 
@@ -36,10 +37,11 @@ class Shares(NamedTuple):
     flops8: float
     flops4: float
     experts_read: float
-    experts_read4: float
+    experts_read4: float  # of those with 4 bits, to the others
     experts_flops: float  # of what multiplies outside the experts reach
     experts_flops4: float
     tile: float  # rows to which each expert's are filled up, twice their mean waste
+    skew: float  # rows touch as many experts as rows ** skew would if routing were uniform
     imbalance: float  # of the device with most to do, where experts are dealt out whole
     cache_read: float
     decode_pairs: float
@@ -58,6 +60,7 @@ class EngineTimes(NamedTuple):
     pass_s: float  # host work of a pass
     sequence_s: float  # and of each sequence in it
     layer_s: float  # kernels' starts and small kernels
+    eager_s: float  # and host work where no graph is replayed: passes with prompts take so long at least
 
 
 @cache
@@ -89,6 +92,7 @@ def served_times(
     device, known, host = device_of(own, accelerator), shares(), engine_times(engine)
     floor = floor_times(own, accelerator, max_rows, max_sequences)
     rows = rows_s(device, known, host, np.arange(max_rows + 1.0))
+    mixed = mixed_s(device, known, host, np.arange(max_rows + 1.0))
     logits = logits_s(device, known, host, np.arange(max_sequences + 1.0))
     mixers = floor.mixers.copy()
     mixers[:, columns.PROMPT_PASS_S : columns.DECODE_TOKEN_S + 1] = 0.0
@@ -100,7 +104,7 @@ def served_times(
                 columns.PROMPT_PASS_S : columns.DECODE_TOKEN_S + 1
             ]
     return floor._replace(
-        rows_s=np.maximum(rows, floor.rows_s),
+        rows_s=np.maximum(mixed, floor.rows_s),
         decode_rows_s=np.maximum(rows, floor.decode_rows_s),
         logits_s=np.maximum(logits, floor.logits_s),
         mixers=np.maximum(mixers, floor.mixers),
@@ -122,14 +126,20 @@ def rows_s(own: Device, known: Shares, host: EngineTimes, rows: Floats) -> Float
     return np.asarray(total + some * (host.pass_s + small + sends) + rows * (sent + scanned))
 
 
+def mixed_s(own: Device, known: Shares, host: EngineTimes, rows: Floats) -> Floats:
+    """The same where prompts' rows are among them: the host starts each kernel, and may be the slower one."""
+    kinds = own.layers + own.moe_layers + own.latent_layers + own.recurrent_layers
+    return _knee(rows_s(own, known, host, rows), (rows > 0) * host.eager_s * kinds)
+
+
 def _experts_s(own: Device, known: Shares, rows: Floats) -> Floats:
     meeting = rows * own.sharing
-    touched = 1 - (1 - own.top_k / own.experts) ** meeting
+    touched = 1 - (1 - own.top_k / own.experts) ** np.where(meeting > 1, meeting**known.skew, meeting)
     filled = rows + touched * own.experts * known.tile / (2 * own.top_k * own.sharing)
     four = own.expert_bits == 2
     flops = own.expert_flop_s @ (1 / np.array([known.flops16, known.flops8, known.flops4]))
     flops = flops / (known.experts_flops * np.where(four, known.experts_flops4, 1.0))
-    reads = known.experts_read * np.where(four, known.experts_read4, 1.0)
+    reads = np.minimum(known.experts_read * np.where(four, known.experts_read4, 1.0), MOST)
     busiest = np.where(own.dealt > 0, known.imbalance, 1.0)
     return np.asarray(busiest * _knee(own.expert_read_s * touched / reads, filled * flops))
 
