@@ -36,47 +36,55 @@ def at_row(table: Floats, rows: int) -> float:
 
 
 def seen_pairs(new: int, context: int, window: int) -> int:
-    """(query, key) pairs of a span: a row sees itself and all before it, `window` tokens at most (0: all)."""
-    if window == 0:
-        return new * context + new * (new + 1) // 2
+    """(query, key) pairs of a span: a row sees itself and all before it, `window` tokens at most."""
     growing = max(0, min(new, window - context))  # rows that see all before them
     return growing * context + growing * (growing + 1) // 2 + (new - growing) * window
 
 
+def windowed(new: Ints, context: Ints, window: int) -> tuple[int, int, int, int, int]:
+    """(pairs, tokens read, tokens written, pairs of prompts, tokens that these read) with a sliding window."""
+    pairs, read, written, prompt_pairs, prompt_read = 0, 0, 0, 0, 0
+    for i in range(len(new)):
+        seen, kept = seen_pairs(new[i], context[i], window), min(context[i], window - 1)
+        pairs += seen
+        read += kept
+        written += min(new[i], window - 1)  # who comes next sees no more
+        if not like_decode(new[i], context[i]):
+            prompt_pairs += seen
+            prompt_read += kept
+    return pairs, read, written, prompt_pairs, prompt_read
+
+
 def pass_cost(times: PassTimes, new: Ints, context: Ints, logits: int) -> tuple[float, float, float]:
     """(seconds, FLOPs, bytes) of the pass; new, context: of each span; logits: rows in all that want them."""
-    rows, prompts, decodes = 0, 0, 0
+    rows, prompts, pairs, read, prompt_pairs, prompt_read = 0, 0, 0, 0, 0, 0
     for i in range(len(new)):
+        seen = new[i] * context[i] + new[i] * (new[i] + 1) // 2
         rows += new[i]
-        if like_decode(new[i], context[i]):
-            decodes += 1
-        else:
+        pairs += seen
+        read += context[i]
+        if not like_decode(new[i], context[i]):
             prompts += 1
+            prompt_pairs += seen
+            prompt_read += context[i]
+    decodes = len(new) - prompts
     seconds = at_row(times.rows_s if prompts > 0 else times.decode_rows_s, rows)
     seconds += at_row(times.logits_s, logits)
     flops = at_row(times.rows_flops, rows) + at_row(times.logits_flops, logits)
     bytes_ = at_row(times.rows_bytes, rows) + at_row(times.logits_bytes, logits)
     for kind in range(len(times.mixers)):
         own = times.mixers[kind]
-        window = int(own[WINDOW])
-        reach = window - 1 if window > 0 else 1 << 60  # tokens before a row that it sees
-        pairs, read, written, prompt_pairs, prompt_read = 0, 0, 0, 0, 0
-        for i in range(len(new)):
-            seen, kept = seen_pairs(new[i], context[i], window), min(context[i], reach)
-            pairs += seen
-            read += kept
-            written += min(new[i], reach)
-            if not like_decode(new[i], context[i]):
-                prompt_pairs += seen
-                prompt_read += kept
+        sums = (pairs, read, rows, prompt_pairs, prompt_read)
+        if own[WINDOW] > 0:
+            sums = windowed(new, context, int(own[WINDOW]))
         if prompts > 0:
             seconds += own[PROMPT_PASS_S] + prompts * own[PROMPT_SPAN_S]
-            seconds += prompt_pairs * own[PROMPT_PAIR_S] + prompt_read * own[PROMPT_TOKEN_S]
+            seconds += sums[3] * own[PROMPT_PAIR_S] + sums[4] * own[PROMPT_TOKEN_S]
         if decodes > 0:
             seconds += own[DECODE_PASS_S] + decodes * own[DECODE_SPAN_S]
-            seconds += (read - prompt_read) * own[DECODE_TOKEN_S]
-        flops += pairs * own[PAIR_FLOPS]
-        bytes_ += (read + written) * own[TOKEN_BYTES]
+            seconds += (sums[1] - sums[4]) * own[DECODE_TOKEN_S]
+        flops += sums[0] * own[PAIR_FLOPS]
+        bytes_ += (sums[1] + sums[2]) * own[TOKEN_BYTES]
     return seconds, flops, bytes_
 
 

@@ -13,6 +13,7 @@ from twophase.scheduler.state import (
     GRANTED,
     HEAP,
     HELD,
+    HELD_BLOCK,
     KEY,
     KEY_COUNT,
     KEY_ROOM,
@@ -61,7 +62,7 @@ def check(state: State) -> None:
             find(state, state.blocks[b, KEY]) == b for b in keyed
         ),
         "buckets hold the keyed blocks": np.array_equal(
-            np.sort(state.buckets[state.buckets != EMPTY]), keyed
+            np.sort(state.buckets[state.buckets[:, HELD_BLOCK] != EMPTY, HELD_BLOCK]), keyed
         ),
         "free seats and taken seats are all seats": np.array_equal(
             np.sort(seats), np.arange(len(state.seats))

@@ -27,6 +27,7 @@ from twophase.scheduler.state import (
     KEYED,
     KNOWN,
     LEFT,
+    N_DRAFTS,
     N_FREE,
     N_HIT,
     N_LOST,
@@ -163,6 +164,7 @@ def release(state: State, slot: int) -> None:
     counts, request = state.counts, state.slots[slot]
     for i in range(request[HELD] - 1, -1, -1):
         drop(state, state.table[request[SEAT], i])
+    counts[N_DRAFTS] -= request[DRAFTS]
     request[HELD] = request[COMPUTED] = request[NAMED] = request[GRANTED] = request[DRAFTS] = 0
     state.seats[counts[N_SEATS], VACANT_SEAT] = request[SEAT]
     counts[N_SEATS] += 1
@@ -212,6 +214,7 @@ def make_room(state: State, slot: int, rows: int) -> bool:
 
 
 def close_ranks(state: State) -> None:
+    """Whoever doesn't run any more is taken from the list of those who do."""
     kept = 0
     for i in range(state.counts[N_RUNNING]):
         slot = state.seats[i, RUNS]
@@ -275,18 +278,28 @@ def admit(state: State, slot: int, hits: int) -> None:
         counts[N_HIT] += request[COMPUTED]
 
 
+def pick(state: State, slot: int, spans: int) -> int:
+    """Its rows are the next span of the pass. Returns the spans so far."""
+    state.seats[spans, PICKED] = slot
+    state.seats[spans, ROWS] = state.slots[slot, GRANTED]
+    state.slots[slot, GRANTED] = 0
+    return spans + 1
+
+
 def fill_pass(state: State) -> int:
     """Write down what was granted, slots and rows, decodes first. Returns the spans."""
-    spans = 0
-    for decoding in (True, False):
-        for i in range(state.counts[N_RUNNING]):
-            slot = state.seats[i, RUNS]
-            if state.slots[slot, GRANTED] > 0 and decodes(state, slot) == decoding:
-                state.seats[spans, PICKED] = slot
-                state.seats[spans, ROWS] = state.slots[slot, GRANTED]
-                spans += 1
-    for i in range(spans):
-        state.slots[state.seats[i, PICKED], GRANTED] = 0
+    spans, first_other = 0, state.counts[N_RUNNING]
+    for i in range(state.counts[N_RUNNING]):
+        slot = state.seats[i, RUNS]
+        if state.slots[slot, GRANTED] > 0:
+            if decodes(state, slot):
+                spans = pick(state, slot, spans)
+            else:
+                first_other = min(first_other, i)
+    for i in range(first_other, state.counts[N_RUNNING]):
+        slot = state.seats[i, RUNS]
+        if state.slots[slot, GRANTED] > 0:
+            spans = pick(state, slot, spans)
     return spans
 
 
@@ -300,6 +313,7 @@ def advance(state: State, slots: Ints, ends: Ints, kept: Ints, drafts: Ints) -> 
         request[KNOWN] += kept[i]
         request[OUTPUT] += kept[i]
         request[COMPUTED] = min(ends[i], request[KNOWN] - 1)
+        state.counts[N_DRAFTS] += drafts[i] - request[DRAFTS]
         request[DRAFTS] = drafts[i]
         name_blocks(state, slots[i], request[COMPUTED])
 

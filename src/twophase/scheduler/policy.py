@@ -34,6 +34,7 @@ from twophase.scheduler.state import (
     KNOWN,
     LEFT,
     MAX_OUTPUT,
+    N_DRAFTS,
     N_FREE,
     N_LOST,
     N_RUNNING,
@@ -53,49 +54,66 @@ from twophase.scheduler.state import (
 Policy = Callable[[State], None]
 
 
-def continue_decodes(state: State) -> None:
-    """A row for everyone who decodes, in order of admission; blocks are made free where they lack."""
+def drop_lost(state: State) -> None:
+    """Whoever was preempted in this pass runs no more."""
+    if state.counts[N_LOST] > 0:
+        close_ranks(state)
+
+
+def continue_decodes(state: State) -> int:
+    """A row for everyone who decodes, in order of admission; blocks are made free where they lack.
+
+    Returns the first place on the list of those who run where someone doesn't decode.
+    """
+    first_prompt = state.counts[N_RUNNING]
     for i in range(state.counts[N_RUNNING]):
         slot = state.seats[i, RUNS]
-        row = min(1, state.counts[LEFT])
-        if row > 0 and decodes(state, slot) and make_room(state, slot, row):
-            grant(state, slot, row)
-    close_ranks(state)
+        if not decodes(state, slot):
+            first_prompt = min(first_prompt, i)
+        elif state.counts[LEFT] > 0 and make_room(state, slot, 1):
+            grant(state, slot, 1)
+    if state.counts[N_LOST] > 0:
+        drop_lost(state)
+        return 0
+    return int(first_prompt)
 
 
 def drafts_of(state: State, slot: int) -> int:
     """Drafts that are to be verified beside its row in this pass; the last token needs none."""
     request = state.slots[slot]
-    if request[GRANTED] == 0 or not decodes(state, slot):
+    if request[DRAFTS] == 0 or request[GRANTED] == 0 or not decodes(state, slot):
         return 0
     return int(min(request[DRAFTS], request[MAX_OUTPUT] - request[OUTPUT] - 1))
 
 
 def draft_rows(state: State) -> int:
     """Rows kept back for drafts: half of what is left at most where someone wants it for a prompt."""
+    if state.counts[N_DRAFTS] == 0:
+        return 0
     wanted, prompts = 0, state.counts[N_WAITING] > 0
     for i in range(state.counts[N_RUNNING]):
-        slot = state.seats[i, RUNS]
-        wanted += drafts_of(state, slot)
-        prompts = prompts or prefills(state, slot)
+        wanted += drafts_of(state, state.seats[i, RUNS])
+        prompts = prompts or prefills(state, state.seats[i, RUNS])
     left = state.counts[LEFT]
     return int(min(wanted, left // 2 if prompts else left))
 
 
-def continue_prefills(state: State, spared: int) -> None:
-    """Prompts under way get all that they lack, but leave `spared` rows; the last of them may be cut."""
-    for i in range(state.counts[N_RUNNING]):
+def continue_prefills(state: State, spared: int, first: int) -> None:
+    """Prompts under way, from this place of those who run on, get all that they lack, but leave `spared` rows;
+    the last of them may be cut."""
+    for i in range(first, state.counts[N_RUNNING]):
         slot = state.seats[i, RUNS]
-        rows = min(lacking(state, slot), state.counts[LEFT] - spared)
-        if rows > 0 and prefills(state, slot) and make_room(state, slot, rows):
-            grant(state, slot, rows)
-    close_ranks(state)
+        if prefills(state, slot):
+            rows = min(lacking(state, slot), state.counts[LEFT] - spared)
+            if rows > 0 and make_room(state, slot, rows):
+                grant(state, slot, rows)
+    drop_lost(state)
 
 
-def unfinished(state: State) -> int:
-    """Blocks that prompts under way will need beside those that they hold."""
+def unfinished(state: State, first: int) -> int:
+    """Blocks that prompts under way, from this place on, will need beside those that they hold."""
     blocks = 0
-    for i in range(state.counts[N_RUNNING]):
+    for i in range(first, state.counts[N_RUNNING]):
         slot = state.seats[i, RUNS]
         rest = lacking(state, slot) - state.slots[slot, GRANTED]
         if state.slots[slot, STATUS] == RUNNING and rest > 0:
@@ -107,7 +125,7 @@ def verify_drafts(state: State, spared: int) -> None:
     """Rows for drafts: as many as were spared and the free blocks allow, and nobody has to go for them."""
     if spared <= 0:
         return
-    free = state.counts[N_FREE] - unfinished(state)
+    free = state.counts[N_FREE] - unfinished(state, 0)
     for i in range(state.counts[N_RUNNING]):
         slot = state.seats[i, RUNS]
         room = (state.slots[slot, HELD] + free) * state.settings[BLOCK_SIZE] - state.slots[slot, KNOWN]
@@ -144,11 +162,13 @@ def admit_waiting(state: State, whole: bool, reserved: int) -> None:
         alone = False
 
 
-def continue_running(state: State) -> None:
-    continue_decodes(state)
+def continue_running(state: State) -> int:
+    """Returns the first place of those who run where a prompt may be under way."""
+    first_prompt = continue_decodes(state)
     spared = draft_rows(state)
-    continue_prefills(state, spared)
+    continue_prefills(state, spared, first_prompt)
     verify_drafts(state, spared)
+    return 0 if state.counts[N_LOST] > 0 else first_prompt
 
 
 def decode_first(state: State) -> None:
@@ -159,22 +179,24 @@ def decode_first(state: State) -> None:
     with its defaults.
     """
     order_by(state, BY_ARRIVAL)
-    continue_running(state)
-    admit_waiting(state, False, unfinished(state))
+    first_prompt = continue_running(state)
+    if may_admit(state):
+        admit_waiting(state, False, unfinished(state, first_prompt))
 
 
 def priority(state: State) -> None:
     """The same in order of priority, then of arrival; the newest of the lowest priority gives way."""
     order_by(state, BY_PRIORITY)
-    continue_running(state)
-    admit_waiting(state, False, unfinished(state))
+    first_prompt = continue_running(state)
+    if may_admit(state):
+        admit_waiting(state, False, unfinished(state, first_prompt))
 
 
 def prefill_first(state: State) -> None:
     """Whole prompts, and no decode beside them, while anyone waits who fits; else everyone decodes."""
     order_by(state, BY_ARRIVAL)
     free_rows = state.counts[LEFT]
-    continue_prefills(state, 0)
+    continue_prefills(state, 0, 0)
     if state.counts[LEFT] == free_rows:  # nobody joins a prompt that was too long for one pass
         admit_waiting(state, True, 0)
     if state.counts[LEFT] == free_rows:
@@ -206,7 +228,7 @@ def static(state: State) -> None:
     for i in range(state.counts[N_RUNNING]):
         under_way = under_way or not decodes(state, state.seats[i, RUNS])
     if under_way:
-        continue_prefills(state, 0)
+        continue_prefills(state, 0, 0)
     else:
         continue_decodes(state)
         verify_drafts(state, draft_rows(state))
@@ -242,7 +264,7 @@ def shortest_first(state: State) -> None:
             head = state.slots[0, HEAP]
             if slot < 0 or state.slots[head, RANK] < rank_of(state, slot):
                 hits = look_up(state, head)
-                door_is_open = fits(state, hits, state.slots[head, KNOWN], unfinished(state))
+                door_is_open = fits(state, hits, state.slots[head, KNOWN], unfinished(state, 0))
                 if door_is_open:
                     admit(state, head, hits)
                     slot = head
@@ -251,7 +273,7 @@ def shortest_first(state: State) -> None:
         rows = min(lacking(state, slot), state.counts[LEFT] - spared)
         if make_room(state, slot, rows):
             grant(state, slot, rows)
-    close_ranks(state)
+    drop_lost(state)
     verify_drafts(state, spared)
 
 
@@ -271,7 +293,7 @@ def vllm(state: State) -> None:
             rows = min(rows, state.counts[LEFT])
             if rows > 0 and make_room(state, slot, rows):
                 grant(state, slot, rows)
-    close_ranks(state)
+    drop_lost(state)
     admit_waiting(state, False, 0)
 
 
@@ -294,7 +316,7 @@ def reserve_of_running(state: State) -> int:
     for i in range(state.counts[N_RUNNING]):
         tokens += promised(state, state.seats[i, RUNS])
     share = tokens * state.counts[RATIO] // FULL_RATIO
-    return unfinished(state) + blocks_for(share, state.settings[BLOCK_SIZE])
+    return unfinished(state, 0) + blocks_for(share, state.settings[BLOCK_SIZE])
 
 
 def admit_beside_reserve(state: State) -> None:
@@ -351,7 +373,7 @@ def retract(state: State) -> None:
         if need <= state.counts[N_FREE] or running < 2:
             break
         preempt(state, fewest_tokens(state))
-    close_ranks(state)
+    drop_lost(state)
     if state.counts[N_LOST] > lost:
         for i in range(state.counts[N_RUNNING]):
             request = state.slots[state.seats[i, RUNS]]
@@ -377,7 +399,7 @@ def sglang(state: State) -> None:
     if counts[RATIO] == 0 or counts[N_RUNNING] == 0:
         counts[RATIO] = FIRST_RATIO
     free_rows = counts[LEFT]
-    continue_prefills(state, 0)
+    continue_prefills(state, 0, 0)
     admit_beside_reserve(state)
     if counts[LEFT] == free_rows:
         retract(state)

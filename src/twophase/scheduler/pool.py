@@ -1,7 +1,7 @@
 """The KV blocks: who holds them, which are free, and which are found again by what they contain.
 
     free     end -> next to be taken ... last -> end     a ring of links; position `end` is no block
-    buckets  open addressing: a block sits at the first place after its key's own that was empty
+    buckets  open addressing: a block sits, beside its key, at the first empty place from the key's own on
 
 A block that nobody holds keeps its key, and is found by it, until it is taken for something else.
 Plain loops over arrays, so that Numba can compile them as they stand.
@@ -9,7 +9,19 @@ Plain loops over arrays, so that Numba can compile them as they stand.
 
 import numpy as np
 
-from twophase.scheduler.state import AFTER, BEFORE, EMPTY, KEY, KEYED, N_FREE, OWNERS, PASS, State
+from twophase.scheduler.state import (
+    AFTER,
+    BEFORE,
+    EMPTY,
+    HELD_BLOCK,
+    ITS_KEY,
+    KEY,
+    KEYED,
+    N_FREE,
+    OWNERS,
+    PASS,
+    State,
+)
 
 
 def link(state: State, block: int, left: int) -> None:
@@ -34,29 +46,28 @@ def bucket_of(state: State, key: int) -> int:
 def find(state: State, key: int) -> int:
     """The block with this key, or EMPTY."""
     at, last = bucket_of(state, key), len(state.buckets) - 1
-    block = state.buckets[at]
-    while block != EMPTY and state.blocks[block, KEY] != key:
+    while state.buckets[at, HELD_BLOCK] != EMPTY and state.buckets[at, ITS_KEY] != key:
         at = (at + 1) & last
-        block = state.buckets[at]
-    return int(block)
+    return int(state.buckets[at, HELD_BLOCK])
 
 
 def forget_key(state: State, block: int) -> None:
     """The block is no longer found; where it is free, it is the next to be taken."""
     last = len(state.buckets) - 1
     gap = bucket_of(state, state.blocks[block, KEY])
-    while state.buckets[gap] != block:
+    while state.buckets[gap, HELD_BLOCK] != block:
         gap = (gap + 1) & last
     at = gap
     while True:  # move up those whose own place lies at the gap or before it
         at = (at + 1) & last
-        other = state.buckets[at]
+        other = state.buckets[at, HELD_BLOCK]
         if other == EMPTY:
             break
-        if ((at - bucket_of(state, state.blocks[other, KEY])) & last) >= ((at - gap) & last):
-            state.buckets[gap] = other
+        key = state.buckets[at, ITS_KEY]
+        if ((at - bucket_of(state, key)) & last) >= ((at - gap) & last):
+            state.buckets[gap, HELD_BLOCK], state.buckets[gap, ITS_KEY] = other, key
             gap = at
-    state.buckets[gap] = EMPTY
+    state.buckets[gap, HELD_BLOCK] = EMPTY
     state.blocks[block, KEYED] = 0
     if state.blocks[block, OWNERS] == 0:
         unlink(state, block)
@@ -71,9 +82,9 @@ def give_key(state: State, block: int, key: int) -> None:
             return
         forget_key(state, older)
     at = bucket_of(state, key)
-    while state.buckets[at] != EMPTY:
+    while state.buckets[at, HELD_BLOCK] != EMPTY:
         at = (at + 1) & (len(state.buckets) - 1)
-    state.buckets[at] = block
+    state.buckets[at, HELD_BLOCK], state.buckets[at, ITS_KEY] = block, key
     state.blocks[block, KEY], state.blocks[block, KEYED] = key, state.counts[PASS]
 
 

@@ -47,12 +47,14 @@ RUNS, VACANT_SEAT, PICKED, ROWS = range(4)  # slots in order of admission; a sta
 
 # columns of State.blocks; the row after the last block is the end of the ring of free blocks
 OWNERS, KEY, KEYED, AFTER, BEFORE = range(5)  # sequences that hold it; key, and the pass that gave it; links
-EMPTY = -1  # in State.buckets
+# columns of State.buckets; the key stands there, too, as to look it up among the blocks takes long
+HELD_BLOCK, ITS_KEY = range(2)
+EMPTY = -1  # no block
 
 # State.counts; PASS, LEFT and N_LOST are of the pass being planned, RATIO and SHUT are for `sglang`:
 # the share of outputs to come that it keeps blocks for, in 1e-9, and who ran when it last took no one in
 N_RUNNING, N_WAITING, N_SEATS, N_FREE, N_PREEMPTIONS, N_QUERIED, N_HIT = range(7)
-PASS, LEFT, N_LOST, RATIO, SHUT = range(7, 12)
+PASS, LEFT, N_LOST, RATIO, SHUT, N_DRAFTS = range(7, 13)
 BUDGET, BLOCK_SIZE, PREFIX_CACHE, AGEING, ORDER, CONTEXT = range(6)  # State.settings
 BY_ARRIVAL, BY_PRIORITY, BY_LENGTH = range(3)  # settings[ORDER]
 SERVED, EMPTY_PROMPT, NO_OUTPUT, TOO_LONG, TOO_LARGE = range(5)  # why a request is refused
@@ -63,7 +65,7 @@ class State(NamedTuple):
     seats: Ints
     blocks: Ints
     table: Ints  # [seats, blocks of the longest sequence]
-    buckets: Ints  # a hash table of blocks by key
+    buckets: Ints  # [places, 2]: a hash table of blocks by key
     arena: Ints  # keys
     counts: Ints
     settings: Ints
@@ -77,9 +79,9 @@ def new_state(limits: Limits, slots: int, ageing: int) -> State:
         seats=zeros(seats, 4),
         blocks=zeros(blocks + 1, 5),
         table=zeros(seats, longest),
-        buckets=np.full(1 << (2 * blocks - 1).bit_length(), EMPTY, np.int64),
+        buckets=np.full((1 << (2 * blocks - 1).bit_length(), 2), EMPTY, np.int64),
         arena=zeros(64),
-        counts=zeros(12),
+        counts=zeros(13),
         settings=zeros(6),
     )
     state.seats[:, VACANT_SEAT] = np.arange(seats)[::-1]

@@ -12,6 +12,7 @@ from twophase.scheduler.state import (
     KNOWN,
     LEAVING,
     MAX_OUTPUT,
+    N_DRAFTS,
     N_FREE,
     N_RUNNING,
     N_WAITING,
@@ -34,6 +35,7 @@ from twophase.simulate.books import (
     DRAFT_TOKENS,
     DRAFTED,
     END,
+    ENDED,
     ENDS_S,
     FINISHED,
     FINISHED_S,
@@ -225,14 +227,15 @@ def note_keys(state: State, slot: int, kept: int) -> None:
 def hold_back(replica: Replica, slot: int) -> None:
     """It runs no more, and keeps its blocks and its seat."""
     request = replica.state.slots[slot]
+    replica.state.counts[N_DRAFTS] -= request[DRAFTS]
     request[DRAFTS] = 0
     request[STATUS] = LEAVING
 
 
 def end_requests(replica: Replica, done: int) -> None:
-    """The slots in the first places of END have all their tokens."""
+    """The slots in the first places of ENDED have all their tokens."""
     state, counts = replica.state, replica.counts
-    ended = replica.spans[END]
+    ended = replica.spans[ENDED]
     going = 0
     for i in range(done):
         slot = ended[i]
@@ -257,32 +260,29 @@ def end_requests(replica: Replica, done: int) -> None:
 def end_pass(replica: Replica) -> None:
     """What the pass gave is taken in; who is done is gone."""
     state, span, counts, clock = replica.state, replica.spans, replica.counts, replica.clock
-    spans = counts[IN_FLIGHT]
+    spans, done = counts[IN_FLIGHT], 0
     counts[IN_FLIGHT] = 0
     clock[NOW] = clock[ENDS_S]
     for i in range(spans):
-        span[END, i] = span[SPAN_CONTEXT, i] + span[SPAN_ROWS, i]
-        logits = span[END, i] - state.slots[span[SLOT, i], KNOWN] + 1
-        span[KEPT, i] = span[NEXT_DRAFTS, i] = 0
-        if logits > 0:
-            span[KEPT, i] = 1
-            note_drafts(replica, i, logits - 1)
-            counts[OUTPUT_OWED] -= span[KEPT, i]
-            counts[N_TOKENS] += span[KEPT, i]
-            note_keys(state, span[SLOT, i], span[KEPT, i])
-    take_in_pass(state, span[SLOT][:spans], span[END][:spans], span[KEPT][:spans], span[NEXT_DRAFTS][:spans])
-    done = 0
-    for i in range(spans):
         slot = span[SLOT, i]
-        if span[KEPT, i] > 0:
-            request = state.slots[slot]
-            if request[OUTPUT] == span[KEPT, i]:
+        request = state.slots[slot]
+        span[END, i] = span[SPAN_CONTEXT, i] + span[SPAN_ROWS, i]
+        span[KEPT, i] = span[NEXT_DRAFTS, i] = 0
+        if span[END, i] >= request[KNOWN]:
+            span[KEPT, i] = 1
+            note_drafts(replica, i, span[END, i] - request[KNOWN])
+            kept = span[KEPT, i]
+            counts[OUTPUT_OWED] -= kept
+            counts[N_TOKENS] += kept
+            note_keys(state, slot, kept)
+            if request[OUTPUT] == 0:
                 row = replica.slots[slot, REQUEST]
                 replica.records.moments[row, FIRST_TOKEN_S] = clock[NOW]
                 counts[PROMPT_OWED] -= replica.requests.counts[row, PROMPT]
             replica.last_s[slot] = clock[NOW]
-            if request[OUTPUT] >= request[MAX_OUTPUT]:
-                span[END, done] = slot
+            if request[OUTPUT] + kept >= request[MAX_OUTPUT]:
+                span[ENDED, done] = slot
                 done += 1
+    take_in_pass(state, span[SLOT][:spans], span[END][:spans], span[KEPT][:spans], span[NEXT_DRAFTS][:spans])
     if done > 0:
         end_requests(replica, done)
