@@ -42,7 +42,7 @@ def seen_pairs(new: int, context: int, window: int) -> int:
 
 
 def windowed(new: Ints, context: Ints, window: int) -> tuple[int, int, int, int, int]:
-    """(pairs, tokens read, tokens written, pairs of prompts, tokens that these read) with a sliding window."""
+    """(pairs, tokens read, tokens written, prompts' pairs, tokens that they read) with a sliding window."""
     pairs, read, written, prompt_pairs, prompt_read = 0, 0, 0, 0, 0
     for i in range(len(new)):
         seen, kept = seen_pairs(new[i], context[i], window), min(context[i], window - 1)
@@ -56,7 +56,7 @@ def windowed(new: Ints, context: Ints, window: int) -> tuple[int, int, int, int,
 
 
 def pass_cost(times: PassTimes, new: Ints, context: Ints, logits: int) -> tuple[float, float, float]:
-    """(seconds, FLOPs, bytes) of the pass; new, context: of each span; logits: rows in all that want them."""
+    """(seconds, FLOPs, bytes) of the pass; new, context: of each span; logits: rows that want them."""
     rows, prompts, pairs, read, prompt_pairs, prompt_read = 0, 0, 0, 0, 0, 0
     for i in range(len(new)):
         seen = new[i] * context[i] + new[i] * (new[i] + 1) // 2

@@ -99,8 +99,7 @@ def draft_rows(state: State) -> int:
 
 
 def continue_prefills(state: State, spared: int, first: int) -> None:
-    """Prompts under way, from this place of those who run on, get all that they lack, but leave `spared` rows;
-    the last of them may be cut."""
+    """Prompts under way, from this place on, get what they lack, but `spared` rows; the last may be cut."""
     for i in range(first, state.counts[N_RUNNING]):
         slot = state.seats[i, RUNS]
         if prefills(state, slot):
