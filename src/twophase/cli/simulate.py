@@ -199,7 +199,7 @@ def simulate(
         from twophase.cli.bench_end import keeping_place
 
         keeping_place(out)
-    limits: "tuple[Limit, ...]" = ()
+    limits: tuple[Limit, ...] = ()
     if slo is not None:
         from twophase.meter.goodput import slo_of
 

@@ -1,0 +1,152 @@
+"""twophase simulate: what it prints, keeps and refuses."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from page_reader import read_page
+
+Run = Callable[..., tuple[int, str, str]]
+SMALL = ("simulate", "llama-3.1-8b", "--rate", "20", "--requests", "40", "--output-tokens", "16")
+
+
+def test_the_keys_are_those_of_a_measured_run(run: Run) -> None:
+    status, text, _ = run(*SMALL, "--slo", "ttft=1s,tpot=50ms", "--json")
+    made = json.loads(text)
+    assert status == 0
+    assert made["requests"]["ok"] == made["requests"]["total"] == 40
+    for metric in ("ttft_s", "tpot_s", "gap_s", "e2e_s"):
+        assert {"mean", "p50", "p90", "p95", "p99"} < made[metric].keys()
+    assert made["gap_s"]["count"] == 40 * 15
+    assert made["tokens"]["output"] == 40 * 16
+    assert made["goodput"]["slo"] == {"ttft_s": 1.0, "tpot_s": 0.05}
+    own = made["simulation"]
+    assert own["clock"]["provenance"] == "curves"
+    assert own["clock"]["pass_interval"][0] <= 1 <= own["clock"]["pass_interval"][1]
+    assert sum(own["phase_shares"].values()) == pytest.approx(1)
+    assert 0 < own["mfu"] < 1
+    assert 0 < own["mbu"] < 1
+    # a GPU's hours at its price over a million tokens
+    hours = (own["simulated_s"] - made["whole_throughput"]["window_s"], own["simulated_s"])
+    assert hours[0] < hours[1]
+    assert own["usd_per_million_output_tokens"] > own["usd_per_million_tokens"] > 0
+
+
+def test_the_same_options_print_the_same_bytes_and_another_seed_others(run: Run) -> None:
+    one, two, other = (run(*SMALL, "--json", "--seed", seed)[1] for seed in ("a", "a", "b"))
+    assert one == two != other
+
+
+def test_floors_are_faster_than_curves(run: Run) -> None:
+    floor, curves = (json.loads(run(*SMALL, "--json", "--clock", clock)[1]) for clock in ("floor", "curves"))
+    assert floor["tpot_s"]["p50"] < curves["tpot_s"]["p50"]
+    assert floor["simulation"]["clock"]["provenance"] == "floor"
+
+
+def test_text_and_page_say_what_they_are(run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    status, text, err = run(*SMALL, "--html", page)
+    assert status == 0
+    assert "llama-3.1-8b on H100 SXM, simulated" in text
+    assert "40 of 40 requests finished" in text
+    assert "kernels' measured curves" in text
+    assert "KV cache" in text
+    assert "40 requests" in err
+    assert read_page(page.read_text()).counts["svg"] == 4
+
+
+def test_a_kept_run_is_reported_and_compared_as_a_measured_one(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("polars")
+    one, two = tmp_path / "one", tmp_path / "two"
+    measured = json.loads(run(*SMALL, "-o", one, "--json")[1])
+    run(*SMALL, "-o", two, "--policy", "prefill-first")
+    assert {"run.json", "requests.parquet", "report.html"} <= {each.name for each in one.iterdir()}
+    status, text, _ = run("report", one, "--json")
+    again = json.loads(text)
+    assert status == 0
+    for metric in ("ttft_s", "tpot_s", "e2e_s", "ntpot_s"):
+        for column, value in measured[metric].items():
+            assert again[metric][column] == pytest.approx(value, rel=1e-9)
+    assert again["in_flight"]["peak"] == measured["in_flight"]["peak"]
+    assert again["whole_throughput"]["output_tokens_per_s"] == pytest.approx(
+        measured["whole_throughput"]["output_tokens_per_s"]
+    )
+    status, text, _ = run("report", one, two)
+    assert status == 0
+    assert "40 pairs of the same request" in text
+    status, text, _ = run("simulate", "llama-3.1-8b", "--trace", one, "--json")
+    assert json.loads(text)["tokens"] == measured["tokens"] | {
+        "cached_share": json.loads(text)["tokens"]["cached_share"]
+    }
+
+
+def test_time_that_is_up_is_said_and_ends_in_status_1(run: Run) -> None:
+    status, text, _ = run(
+        *("simulate", "llama-3.1-8b", "--rate", "300", "--requests", "2000", "--prompt-tokens", "3000"),
+        *("--max-time", "6"),
+    )
+    assert status == 1
+    assert "grows without bound: " in text
+    assert "truncated" in text
+
+
+def test_who_can_never_fit_is_refused_and_counted(run: Run, tmp_path: Path) -> None:
+    trace = tmp_path / "t.csv"
+    trace.write_text("arrival_s,prompt_tokens,output_tokens\n0,100,10\n1,200000,10\n2,100,10\n")
+    status, text, _ = run("simulate", "llama-3.1-8b", "--trace", trace)
+    assert status == 0
+    assert "2 of 3 requests finished; 1 rejected" in text
+    assert "1 rejected: 200000 prompt and 10 output tokens do not fit" in text
+
+
+def test_bad_lines_are_named_or_skipped(run: Run, tmp_path: Path) -> None:
+    trace = tmp_path / "t.csv"
+    trace.write_text("arrival_s,prompt_tokens,output_tokens\n0,100,10\n1,oops,10\n2,100,10\n")
+    status, _, err = run("simulate", "llama-3.1-8b", "--trace", trace)
+    assert status == 2
+    assert "t.csv, line 3" in err
+    status, text, _ = run("simulate", "llama-3.1-8b", "--trace", trace, "--skip-bad")
+    assert status == 0
+    assert "2 of 2 requests finished" in text
+    assert "1 bad lines are skipped: 3" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ((), "--trace FILE, or --rate R"),
+        (("--rate", "0"), "--rate 0"),
+        (("--trace", "x.csv", "--rate", "1"), "--trace and --rate"),
+        (("--trace", "none.csv"), "none.csv"),
+        (("--rate", "1", "--speedup", "2"), "--speedup is for replays"),
+        (("--rate", "1", "--prompt-tokens", "zipf:1,2"), "--prompt-tokens zipf:1,2"),
+        (("--rate", "1", "--think", "1"), "--turns"),
+        (("--rate", "1", "--prefixes", "2"), "--prefix-tokens"),
+        (("--rate", "1", "--acceptance", "0.5"), "--speculate"),
+        (("--rate", "1", "--speculate", "2", "--acceptance", "1.5"), "between 0 and 1"),
+        (("--rate", "1", "--link", "50"), "--disaggregate"),
+        (("--rate", "1", "--disaggregate", "3"), "P:D"),
+        (("--rate", "1", "--disaggregate", "1:1", "--link", "fast"), "--link fast"),
+        (("--rate", "1", "--disaggregate", "1:1", "--replicas", "2"), "--replicas"),
+        (("--rate", "1", "--router", "random"), "no router 'random'"),
+        (("--rate", "1", "--preset", "vlm"), "did you mean vllm"),
+        (("--rate", "1", "--policy", "lifo"), "no policy 'lifo'"),
+        (("--rate", "1", "--slo", "gap=1s"), "--slo gap"),
+        (("--rate", "1", "--replicas", "0"), "--replicas 0"),
+        (("--rate", "1", "--json", "--plain"), "one of --json and --plain"),
+        (("--rate", "1", "--gpu", "rtx-4090", "--weights", "bf16", "--kv-memory", "1KiB"), "no room"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(run: Run, options: tuple[str, ...], says: str) -> None:
+    status, out, err = run("simulate", "llama-3.1-8b", *options)
+    assert status == 2
+    assert says in err
+    assert len(err.strip().splitlines()) == 1
+    assert not out
+
+
+def test_a_model_too_large_says_what_would_help(run: Run) -> None:
+    status, _, err = run("simulate", "llama-3.1-405b", "--rate", "1")
+    assert status == 2
+    assert "leaves no room for a KV cache" in err
