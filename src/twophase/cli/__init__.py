@@ -18,8 +18,8 @@ from twophase.errors import InputError
 
 # A verb is a function in a module of its name, which imports light things at its top.
 VERBS = (
-    *("bench", "calibrate", "conformance", "counters", "diagnose", "fit", "generate", "hardware", "lint"),
-    *("model", "phases", "probe", "report", "serve", "simulate", "tokenize"),
+    *("advise", "bench", "calibrate", "conformance", "counters", "diagnose", "fit", "generate", "hardware"),
+    *("lint", "model", "phases", "probe", "report", "serve", "simulate", "tokenize"),
 )
 
 INTERRUPTED = 128 + signal.SIGINT

@@ -1,0 +1,196 @@
+"""Every lever weighed for a deployment under a load: simulated before and after, and ranked by an aim.
+
+own = advise(setup, load, "ttft")
+for each in own.levers:
+    print(each.title, each.effects["ttft"].gain, each.why)
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from twophase.advise.changes import CHANGES, Change, Now, RefusedError
+from twophase.advise.effects import Aim, Effect, effects, helps
+from twophase.advise.figures import GOOD, Figures, Trial, crowded, rates, tried
+from twophase.advise.known import Known, known_levers
+from twophase.advise.load import Load, crowd
+from twophase.advise.point import Point, point_of
+from twophase.advise.reasons import why
+from twophase.advise.setup import Setup, pools_of, seats_of
+from twophase.errors import InputError
+from twophase.simulate.pools import Pool
+from twophase.units import duration
+
+Report = Callable[[str, float], None]
+BUSY = 0.6  # of what can be served, where nobody says at which rate requests come
+Method = Literal["simulated", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lever:
+    """One change, taken alone. Effects are empty where it can't be pulled, and `why` says why not."""
+
+    known: Known
+    title: str
+    helps: bool
+    effects: Mapping[Aim, Effect]
+    figures: Figures | None  # after
+    why: str
+    assumed: str
+    price: Mapping[str, str]
+    flags: Mapping[str, str]
+    method: Method
+
+
+@dataclass(frozen=True, slots=True)
+class Advising:
+    """`requests`: that were simulated at the load. `levers`: those that help by the aim first, best first."""
+
+    setup: Setup
+    load: Load
+    aim: Aim
+    slo: tuple[tuple[str, float], ...]
+    before: Figures
+    point: Point
+    full_prefill_share: float  # of the passes' time, where all requests come at once
+    pool: Pool
+    seats: int
+    requests: int
+    levers: tuple[Lever, ...]
+    notes: tuple[str, ...]
+
+
+def advise(
+    setup: Setup,
+    load: Load,
+    aim: Aim | None = None,
+    slo: Sequence[tuple[str, float]] = (),
+    *,
+    shared: float = 0.5,
+    acceptance: float = 0.7,
+    report: Report = lambda doing, share: None,
+) -> Advising:
+    """InputError where the model doesn't fit, or an aim of goodput has no limits."""
+    if aim == "goodput" and not slo:
+        raise InputError("--aim goodput counts requests within limits: give --slo ttft=500ms,tpot=30ms, too")
+    report("simulating the deployment as it is", 0.0)
+    notes = []
+    pools = pools_of(setup, crowd(load, 1))
+    full = crowded(setup, load, pools)
+    if load.rate is None and load.clients is None and load.recorded is None:
+        most = rates(full, slice(None)).requests
+        if not most > 0:
+            raise InputError("no such request can be served: its KV cache does not fit")
+        load = replace(load, rate=BUSY * most)
+        notes.append(
+            f"No --rate was given: requests come at {BUSY:.0%} of what is served at most, {load.rate:.3g}/s"
+        )
+    before = tried(setup, load, slo, most_good=aim == "goodput" or (aim is None and bool(slo)))
+    now = standing(setup, load, before, shared, acceptance)
+    busiest = point_of(full, load.prompt_tokens, load.output_tokens, now.pool.limits.budget)
+    if aim is None:
+        aim = "goodput" if slo else "ttft" if busiest.dominant == "prefill" else "itl"
+        said = "limits were given" if slo else f"{busiest.dominant} takes most of the time of full passes"
+        notes.append(f"No --aim was given: levers are ranked by {aim}, as {said}")
+    levers = []
+    for at, (key, known) in enumerate(known_levers().items()):
+        report(known.title, (at + 1) / (len(CHANGES) + 1))
+        levers.append(judged(known, CHANGES[key], now, before.figures, aim, slo))
+    return Advising(
+        setup=setup,
+        load=load,
+        aim=aim,
+        slo=tuple(slo),
+        before=before.figures,
+        point=now.point,
+        full_prefill_share=busiest.prefill_share,
+        pool=now.pool,
+        seats=now.seats,
+        requests=len(before.asked.workload),
+        levers=tuple(sorted(levers, key=lambda each: rank(each, aim))),
+        notes=(*notes, *noted(before)),
+    )
+
+
+def rank(own: Lever, aim: Aim) -> tuple[bool, bool, float, float]:
+    """Those that help first, of them those that ask for less last; by gain, then by throughput."""
+    found = own.effects.get(aim)
+    gain = -1.0 if found is None or found.gain is None else found.gain
+    other = own.effects.get("throughput")
+    second = 0.0 if other is None or other.gain is None else other.gain
+    return not own.helps, own.known.kind == "workload", -gain, -second
+
+
+def judged(
+    known: Known,
+    change: Callable[[Now], Change],
+    now: Now,
+    before: Figures,
+    aim: Aim,
+    slo: Sequence[tuple[str, float]],
+) -> Lever:
+    try:
+        made = change(now)
+        trial = tried(made.setup, made.load, slo, most_good=aim == "goodput")
+    except (RefusedError, InputError) as refusal:
+        blank = Change(now.setup, now.load)
+        return _lever(known, blank, why=f"{str(refusal)[0].upper()}{str(refusal)[1:]}.")
+    after = standing(made.setup, made.load, trial, now.shared, now.acceptance)
+    found = effects(before, trial.figures, now.pool.estimate.interval, other_kernels=made.other_kernels)
+    said = why(known.lever, now, after)
+    if made.rival is not None:
+        other = tried(made.rival, made.load, slo).figures
+        said += (
+            f"; {made.rival.devices} such devices as replicas of both give TTFT {duration(other.ttft_s)}, "
+            f"ITL {duration(other.itl_s)}"
+        )
+    if trial.figures.grows and not before.grows:
+        said = f"the queue would grow without bound; {said}"
+    return replace(
+        _lever(known, made, why=f"{said[0].upper()}{said[1:]}."),
+        helps=helps(found, aim),
+        effects=found,
+        figures=trial.figures,
+        method="simulated",
+    )
+
+
+def _lever(known: Known, made: Change, why: str) -> Lever:
+    values = {"drafts": 3, "sequences": "N", "tokens": "N", "tp": "N", "pp": "N", "factor": "more"}
+    values |= {key: f"{value:g}" if isinstance(value, float) else value for key, value in made.flags.items()}
+    price = {name: getattr(known.price, name).format(**values) for name in ("quality", "memory", "money")}
+    return Lever(
+        known=known,
+        title=made.title or known.title,
+        helps=False,
+        effects={},
+        figures=None,
+        why=why,
+        assumed=made.assumed,
+        price={name: text for name, text in price.items() if text},
+        flags={engine: text.format(**values) for engine, text in known.flags.items()},
+        method="none",
+    )
+
+
+def standing(setup: Setup, load: Load, trial: Trial, shared: float, acceptance: float) -> Now:
+    first, last = trial.pools[0], trial.pools[-1]
+    prompt, output = load.prompt_tokens, load.output_tokens
+    computed = max(1.0, prompt * (1 - trial.figures.cached_share))
+    point = point_of(trial.run, computed, output, first.limits.budget)
+    point = replace(point, prompt_tokens=prompt, context=prompt + output / 2)
+    return Now(setup, load, last, point, seats_of(last, trial.asked.workload), shared, acceptance)
+
+
+def noted(before: Trial) -> list[str]:
+    found = [f"{each[0].upper()}{each[1:]}" for each in before.run.notes]
+    growth = before.run.growth
+    if growth is not None:
+        found.insert(
+            0,
+            f"The queue grows without bound: {growth.arriving_per_s:.3g} requests/s come, about "
+            f"{growth.served_per_s:.3g} are served. TTFT depends on how long that goes on",
+        )
+    if before.figures.most_good_per_s == 0:
+        found.insert(0, f"Nowhere do {GOOD:.0%} of the requests meet the limits, not even one alone")
+    return found

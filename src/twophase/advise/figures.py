@@ -1,0 +1,203 @@
+"""What a simulated deployment gives its users, and what it takes: the figures that a lever moves."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twophase.advise.load import Asked, Load, asked, crowd
+from twophase.advise.point import around
+from twophase.advise.setup import Setup, pools_of, seats_of, served
+from twophase.simulate.books import CACHED, FINISHED, FINISHED_S, FIRST_TOKEN_S, OUTCOME, PRODUCED
+from twophase.simulate.outcome import Run
+from twophase.simulate.pools import Pool
+
+Floats = NDArray[np.float64]
+TAIL, PARTS = 0.99, 5
+GOOD, HALVINGS = 0.9, 7  # share of requests that must meet the limits; of the search for the rate
+METRICS = ("ttft", "tpot", "e2e")  # that an SLO can limit
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Means over the watched requests, but for what is said. Rates are of all devices together."""
+
+    ttft_s: float
+    ttft_p99_s: float
+    itl_s: float  # over tokens
+    gap_p99_s: float  # over gaps between tokens
+    e2e_s: float
+    requests_per_s: (
+        float  # at the most: of clients who wait for answers, or of a crowd that all comes at once
+    )
+    output_tokens_per_s: float
+    usd_per_million_output_tokens: float | None  # at that
+    usd_per_1000_requests: float | None
+    device_s_per_request: float
+    good: float | None  # share of the requests that meet the SLO
+    goodput_per_s: float | None  # requests that meet it, at the load
+    most_good_per_s: float | None  # the rate up to which GOOD of them do; of clients, what meets it
+    cached_share: float  # of prompt tokens
+    grows: bool  # the queue, without bound
+    devices: int
+    counted: int  # requests that the rates were counted over
+    ttft_parts: tuple[float, ...]  # the same means over PARTS equal parts of the watched requests
+    itl_parts: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Of finished requests and their tokens, a second."""
+
+    requests: float
+    tokens: float
+    seen: int  # requests that were counted
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    figures: Figures
+    pools: list[Pool]
+    run: Run  # at the load
+    asked: Asked
+
+
+def tried(own: Setup, load: Load, slo: Sequence[tuple[str, float]], *, most_good: bool = False) -> Trial:
+    """Two simulations: at the load, and of a crowd; `most_good`: and some to find the rate at which the limits
+    are still met. InputError where the model does not fit.
+    """
+    pools = pools_of(own, crowd(load, 1))
+    made = asked(load, *in_flight(pools[-1], load))
+    run = served(own, pools, made.workload)
+    if load.clients is not None:
+        most = rates(run, made.watched)
+    else:
+        most = rates(crowded(own, load, pools), slice(None))
+    found = figures_of(own, run, made, most, slo, load)
+    if most_good:
+        at_most = found.goodput_per_s if load.clients is not None else best_rate(own, load, pools, most, slo)
+        found = replace(found, most_good_per_s=at_most)
+    return Trial(found, pools, run, made)
+
+
+def best_rate(
+    own: Setup, load: Load, pools: list[Pool], most: Rates, slo: Sequence[tuple[str, float]]
+) -> float:
+    """Requests a second up to which GOOD of them meet the limits, by halving; 0 where none does."""
+
+    def meets(rate: float) -> bool:
+        faster = at_rate(load, rate)
+        made = asked(faster, *in_flight(pools[-1], faster))
+        good = figures_of(own, served(own, pools, made.workload), made, most, slo, faster).good
+        return good is not None and good >= GOOD
+
+    low, high = 0.0, 1.25 * most.requests
+    if meets(high):
+        return high
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if meets(middle) else (low, middle)
+    return low
+
+
+def at_rate(load: Load, rate: float) -> Load:
+    if load.recorded is None:
+        return replace(load, rate=rate)
+    now = load.recorded.rate
+    return replace(load, recorded=load.recorded.faster(rate / now)) if now else load
+
+
+def crowded(own: Setup, load: Load, pools: list[Pool]) -> Run:
+    """All requests at once."""
+    full = crowd(load, seats_of(pools[-1], crowd(load, 1)))
+    return served(own, pools, full)
+
+
+def in_flight(pool: Pool, load: Load) -> tuple[float, float]:
+    """(requests served at once, seconds for each), about, to know how many to simulate."""
+    batch, service = around(
+        pool.estimate.times,
+        load.prompt_tokens,
+        load.output_tokens,
+        pool.limits.budget,
+        pool.limits.max_sequences,
+        (load.rate or 0.0) / pool.count,
+    )
+    return batch * pool.count, service
+
+
+def rates(run: Run, watched: slice) -> Rates:
+    """From the moment at which a quarter is through until three quarters are."""
+    counts, ends = run.records.counts[watched], run.records.moments[watched, FINISHED_S]
+    order = np.argsort(ends[counts[:, OUTCOME] == FINISHED], kind="stable")
+    ends = ends[counts[:, OUTCOME] == FINISHED][order]
+    tokens = counts[counts[:, OUTCOME] == FINISHED, PRODUCED][order]
+    if len(ends) < 4:
+        return Rates(0.0, 0.0, 0)
+    first, last = ends[len(ends) // 4 - 1], ends[3 * len(ends) // 4 - 1]
+    inside = (ends > first) & (ends <= last)
+    if last <= first:  # all end in one pass
+        return Rates(len(ends) / run.ended_s, float(tokens.sum()) / run.ended_s, len(ends))
+    lasted = float(last - first)
+    return Rates(float(inside.sum()) / lasted, float(tokens[inside].sum()) / lasted, int(inside.sum()))
+
+
+def figures_of(
+    own: Setup,
+    run: Run,
+    made: Asked,
+    most: Rates,
+    slo: Sequence[tuple[str, float]],
+    load: Load,
+) -> Figures:
+    counts, moments = run.records.counts[made.watched], run.records.moments[made.watched]
+    done = counts[:, OUTCOME] == FINISHED
+    arrived = run.arrival_s[made.watched]
+    ttft = (moments[:, FIRST_TOKEN_S] - arrived)[done]
+    e2e = (moments[:, FINISHED_S] - arrived)[done]
+    later = np.maximum(counts[done, PRODUCED] - 1, 0)
+    decoding = e2e - ttft
+    tpot = decoding / np.maximum(later, 1)
+    requests, tokens = most.requests, most.tokens
+    price, devices = own.price_per_hour, own.devices
+    a_second = None if price is None else price / 3600
+    good = None
+    if slo:
+        values = {"ttft": ttft, "tpot": tpot, "e2e": e2e}
+        meets = np.logical_and.reduce([values[metric] <= limit for metric, limit in slo])
+        good = float(meets.sum() / len(done)) if len(done) else 0.0
+    arriving = requests if load.clients is not None else (load.rate or run.workload.rate)
+    return Figures(
+        ttft_s=mean(ttft),
+        ttft_p99_s=float(np.quantile(ttft, TAIL)) if len(ttft) else float("nan"),
+        itl_s=float(decoding.sum() / later.sum()) if later.sum() else 0.0,
+        gap_p99_s=weighted_quantile(*run.gaps_s),
+        e2e_s=mean(e2e),
+        requests_per_s=requests,
+        output_tokens_per_s=tokens,
+        usd_per_million_output_tokens=None if a_second is None or not tokens else a_second / tokens * 1e6,
+        usd_per_1000_requests=None if a_second is None or not requests else a_second / requests * 1e3,
+        device_s_per_request=devices / requests if requests else float("inf"),
+        good=good,
+        goodput_per_s=None if good is None else good * arriving,
+        most_good_per_s=None,
+        cached_share=float(counts[:, CACHED].sum() / run.workload.prompt_tokens[made.watched].sum()),
+        grows=run.growth is not None,
+        devices=devices,
+        counted=most.seen,
+        ttft_parts=tuple(mean(each) for each in np.array_split(ttft, PARTS)),
+        itl_parts=tuple(mean(each) for each in np.array_split(tpot, PARTS)),
+    )
+
+
+def mean(values: Floats) -> float:
+    return float(values.mean()) if len(values) else float("nan")
+
+
+def weighted_quantile(values: Floats, often: Floats) -> float:
+    if not len(values):
+        return 0.0
+    order = np.argsort(values, kind="stable")
+    up_to = np.cumsum(often[order])
+    return float(values[order][np.searchsorted(up_to, TAIL * up_to[-1])])

@@ -1,0 +1,54 @@
+"""The list of levers: what each changes, the phase that it works on, its price, and how to turn it on.
+
+`diagnose` and `advise` weigh these same levers, each from what it knows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from tomllib import loads
+from typing import Any
+
+from twophase.advise.diagnosis import Kind, Phase
+
+ENGINES = ("vllm", "sglang", "ours")
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a lever costs beside its gain, in words; empty where it costs nothing."""
+
+    quality: str = ""
+    memory: str = ""
+    money: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """`flags`: what turns it on, by engine; an engine that has no such thing is left out."""
+
+    lever: str  # its key, stable
+    title: str
+    phase: Phase
+    kind: Kind
+    price: Price
+    flags: Mapping[str, str]
+
+
+@cache
+def known_levers() -> Mapping[str, Known]:
+    """By key, in the order in which levers of equal gain are shown."""
+    text = files(__package__).joinpath("levers.toml").read_text(encoding="utf-8")
+    return {key: _known(key, entry) for key, entry in loads(text).items()}
+
+
+def _known(key: str, entry: Mapping[str, Any]) -> Known:
+    return Known(
+        lever=key,
+        title=entry["title"],
+        phase=entry["phase"],
+        kind=entry["kind"],
+        price=Price(**entry.get("price", {})),
+        flags=entry.get("flags", {}),
+    )

@@ -1,0 +1,164 @@
+"""What options of `advise` must be to make sense, and the load that they describe."""
+
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from twophase.cli.options import positive
+from twophase.errors import InputError, damaged, require_regular
+from twophase.units import duration, times
+
+if TYPE_CHECKING:
+    from twophase.advise.figures import Figures
+    from twophase.advise.load import Load
+
+LARGEST = 100_000_000
+LARGEST_FILE = 16 << 20
+COUNTS = (
+    *("concurrency", "requests", "max_sequences", "max_tokens_per_pass", "context_length", "kv_blocks"),
+    "replicas",
+)
+RECORDED = ("trace", "run", "counters")
+BY_HAND = ("prompt_tokens", "output_tokens", "rate", "concurrency")
+WINDOW = "`twophase counters --json` writes one"
+FAR = 1.5  # times what is predicted: then something else is wrong
+
+
+def require_sound(values: Mapping[str, Any], given: Collection[str]) -> None:
+    """InputError where a value, or options together, make no sense; `given` are those that the user gave."""
+    if values["json"] and values["plain"]:
+        raise InputError("give one of --json and --plain")
+    for name in COUNTS:
+        if values[name] is not None and not 1 <= values[name] <= LARGEST:
+            raise InputError(
+                f"--{name.replace('_', '-')} {values[name]}: it must be a whole number, 1 or more"
+            )
+    if values["rate"] is not None:
+        positive("--rate", values["rate"])
+    if not 0 <= values["acceptance"] <= 1:
+        raise InputError(f"--acceptance {values['acceptance']:g}: it must lie between 0 and 1")
+    if values["shared"] is not None and not 0 <= values["shared"] < 1:
+        raise InputError(f"--shared {values['shared']:g}: a share of each prompt, from 0 to below 1")
+    if not 0 <= values["speculate"] <= 64:
+        raise InputError(f"--speculate {values['speculate']}: give a whole number from 0 to 64")
+    sources = [name for name in RECORDED if values[name] is not None]
+    if len(sources) > 1:
+        raise InputError(f"--{sources[0]} and --{sources[1]} both say what is asked: give one of them")
+    if sources and (clash := [name for name in BY_HAND if name in given]):
+        other = clash[0].replace("_", "-")
+        raise InputError(f"--{sources[0]} and --{other} don't go together: give one of them")
+    if values["rate"] is not None and values["concurrency"] is not None:
+        raise InputError("give one of --rate and --concurrency")
+    if not sources and (values["prompt_tokens"] is None or values["output_tokens"] is None):
+        raise InputError(
+            "say what is asked: --prompt-tokens N --output-tokens N (with --rate R or --concurrency N), "
+            "--trace FILE, --run DIR or --counters FILE"
+        )
+    if "shared" in given and values["trace"] is not None:
+        raise InputError("--trace says itself what prompts share, or nothing does: leave out --shared")
+
+
+def load_of(values: Mapping[str, Any]) -> tuple["Load", list[str]]:
+    """What is asked, and what a reader must know about it."""
+    from twophase.advise.load import Load
+    from twophase.workload.lengths import Lengths, lengths_of
+
+    shared = values["shared"] or 0.0
+    for name in ("trace", "run"):
+        if values[name] is not None:
+            from twophase.workload.traces import read_trace
+
+            made = read_trace(values[name], values["requests"])
+            nothing = Lengths("fixed", 1)
+            return Load(nothing, nothing, recorded=made, shared=shared), []
+    if values["counters"] is not None:
+        return window_load(values["counters"], values["shared"])
+    prompt = lengths_of("--prompt-tokens", values["prompt_tokens"])
+    output = lengths_of("--output-tokens", values["output_tokens"])
+    made_load = Load(prompt, output, rate=values["rate"], clients=values["concurrency"], shared=shared)
+    return made_load, []
+
+
+def window_load(path: Path, shared: float | None) -> tuple["Load", list[str]]:
+    """From an engine's counters over a window: the rate, mean lengths, and the share found in its cache."""
+    from twophase.advise.load import Load
+    from twophase.workload.lengths import Lengths
+
+    require_regular(path)
+    with damaged(path):
+        if path.stat().st_size > LARGEST_FILE:
+            raise InputError(
+                f"{path} has more than {LARGEST_FILE >> 20} MiB: no window of counters; {WINDOW}"
+            )
+        entry = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(entry, dict) or "window_s" not in entry:
+        raise InputError(f"{path} is no window of counters: {WINDOW}")
+    if isinstance(entry.get("models"), list):
+        raise InputError(f"{path} has {len(entry['models'])} models: give one's own window")
+    found = {
+        name: amount(path, entry, name)
+        for name in ("window_s", "requests", "prompt_tokens", "generation_tokens")
+    }
+    share = entry.get("cached_share")
+    share = float(share) if isinstance(share, int | float) and 0 <= share < 1 else 0.0
+    requests = found["requests"]
+    lengths = [
+        Lengths("fixed", max(1.0, found[name] / requests)) for name in ("prompt_tokens", "generation_tokens")
+    ]
+    note = "Counters tell mean lengths only: all requests are taken as long as the mean"
+    rate = requests / found["window_s"]
+    return Load(*lengths, rate=rate, shared=share if shared is None else shared), [note]
+
+
+def amount(path: Path, entry: Mapping[str, Any], name: str) -> float:
+    value = entry.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
+        raise InputError(
+            f"{path}: {name} is {'not told' if value is None else value}: give lengths and rate by hand, "
+            "--prompt-tokens, --output-tokens and --rate"
+        )
+    return float(value)
+
+
+def measured_notes(values: Mapping[str, Any], before: "Figures") -> list[str]:
+    """What was measured beside what is predicted."""
+    found = dict(from_run(values["run"])) if values["run"] is not None else {}
+    if values["measured"] is not None:
+        from twophase.meter.goodput import slo_of
+
+        found |= {each.metric: each.seconds for each in slo_of(values["measured"])}
+    predicted = {"ttft": before.ttft_s, "tpot": before.itl_s, "e2e": before.e2e_s}
+    notes = []
+    for metric, seconds in found.items():
+        if metric not in predicted:
+            raise InputError(f"--measured {metric}: give {', '.join(predicted)}")
+        ratio = seconds / predicted[metric]
+        said = (
+            f"Measured {metric.upper()} {duration(seconds)} is {times(ratio)} what is predicted, "
+            f"{duration(predicted[metric])}"
+        )
+        if ratio > FAR:
+            said += ": before any lever, look for what slows it (a fallback kernel, other load, throttling)"
+        elif ratio < 1 / FAR:
+            said += ": the deployment, or what is asked of it, is not the one that runs"
+        notes.append(said)
+    return notes
+
+
+def from_run(folder: Path) -> list[tuple[str, float]]:
+    """Mean TTFT and TPOT of a run's finished requests."""
+    from twophase.cli.needs import needs
+
+    with needs("meter"):
+        from twophase.meter.latency import ttft_s
+        from twophase.meter.run_folder import load
+
+    record = load(folder)
+    finished = [each for each in record.replies if each.outcome == "finished"]
+    columns = {
+        "ttft": [ttft_s(each, "due" if record.open_loop else "sent") for each in finished],
+        "tpot": [each.tpot_s for each in finished],
+    }
+    known = {name: [each for each in column if each is not None] for name, column in columns.items()}
+    return [(name, sum(column) / len(column)) for name, column in known.items() if column]
