@@ -1,0 +1,1 @@
+"""What to buy: the cheapest deployment that keeps an SLO under a load."""

@@ -1,0 +1,53 @@
+"""A workload as bounds see it: what of each request must be computed whatever a cache keeps, and until when."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twophase.plan.slo import Slo
+from twophase.simulate.books import KEYS, KEYS_FROM
+from twophase.simulate.pools import BLOCK_SIZE
+from twophase.simulate.workload_arrays import rows_of
+from twophase.workload.workload import Workload
+
+Floats = NDArray[np.float64]
+
+
+class Demand(NamedTuple):
+    """Floats of one element a request."""
+
+    prompt: Floats
+    own: Floats  # prompt tokens in no block that another request has: at least the last one
+    output: Floats
+    wall_s: float  # from the first arrival until all requests that keep the SLO are done
+    prompts_wall_s: float  # until all those have their first token
+    misses: int  # requests that may miss it
+
+
+def demand_of(workload: Workload, slo: Slo, prefix_cache: bool) -> Demand:
+    prompt, output = workload.prompt_tokens.astype(np.float64), workload.output_tokens.astype(np.float64)
+    own = prompt - shared_tokens(workload) if prefix_cache else prompt
+    wall = prompts_wall = np.inf
+    if workload.follows is None and len(workload):
+        since = workload.arrival_s - workload.arrival_s[0]
+        decoding = np.maximum(output - 1, 0) * slo.tpot_s if slo.tpot_s < np.inf else np.inf * output
+        first = np.minimum(slo.ttft_s, slo.e2e_s)
+        wall = float(np.max(since + np.minimum(slo.ttft_s + decoding, slo.e2e_s)))
+        prompts_wall = float(np.max(since)) + first
+    return Demand(
+        prompt, np.maximum(own, 1.0), output, wall, prompts_wall, slo.misses_allowed(len(workload))
+    )
+
+
+def shared_tokens(workload: Workload) -> Floats:
+    """Of each prompt, in blocks whose key is another request's too: a prefix cache may hold them."""
+    if workload.content is None:
+        return np.zeros(len(workload))
+    requests = rows_of(workload, BLOCK_SIZE)
+    counts = requests.counts
+    starts, sizes = counts[:, KEYS_FROM], counts[:, KEYS]
+    _, which, often = np.unique(requests.keys, return_inverse=True, return_counts=True)
+    known = np.concatenate([[0], np.cumsum(often[which] > 1)])
+    full = np.minimum(workload.prompt_tokens // BLOCK_SIZE, sizes)
+    return np.asarray((known[starts + full] - known[starts]) * float(BLOCK_SIZE))

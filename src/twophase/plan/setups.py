@@ -1,0 +1,104 @@
+"""Replicas ready to be simulated, their pass times made once for each layout."""
+
+from collections import OrderedDict
+from dataclasses import replace
+
+from twophase.calibration.estimate import Estimate, estimate
+from twophase.cost.deployment import Deployment
+from twophase.fit.fit import Fit, fit
+from twophase.fit.serving import Serving
+from twophase.model.formats import KV_FORMATS
+from twophase.plan.candidate import Kind, Layout
+from twophase.plan.question import Question
+from twophase.scheduler.request import Limits
+from twophase.simulate.pools import BLOCK_SIZE, Pool, kv_tokens, table_length
+from twophase.simulate.workload_arrays import Role
+
+KEPT = 400  # layouts: some 300 kB each
+
+
+class Setups:
+    """Of one question, in one process."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.estimates: OrderedDict[Layout, Estimate] = OrderedDict()
+
+    def pool(self, kind: Kind) -> Pool | None:
+        """One replica; None where weights, reserve and one sequence are more than the memory."""
+        found = self.fit(kind)
+        if not found.fits:
+            return None
+        workload = self.question.workload
+        limits = Limits(
+            blocks=max(1, kv_tokens(found, workload) // BLOCK_SIZE),
+            context_length=table_length(workload, found.settings.max_model_len),
+            max_sequences=kind.max_sequences,
+            max_tokens=kind.max_tokens,
+            block_size=BLOCK_SIZE,
+            prefix_cache=self.question.prefix_cache,
+        )
+        return Pool(
+            role="both",
+            count=1,
+            accelerator=self.question.accelerators[kind.layout.gpu],
+            own=self.deployment(kind.layout),
+            limits=limits,
+            policy=self.question.preset.policy,
+            estimate=self.estimate(kind.layout),
+            fit=found,
+        )
+
+    def pools(self, kind: Kind, count: int, role: Role) -> Pool:
+        """RuntimeError where it doesn't fit: such a kind is no candidate."""
+        found = self.pool(kind)
+        if found is None:
+            raise RuntimeError(f"{kind} does not fit, and was to be simulated")
+        return replace(found, count=count, role=role)
+
+    def fit(self, kind: Kind) -> Fit:
+        at = kind.layout
+        return fit(
+            self.question.models[at.weights],
+            self.question.accelerators[at.gpu],
+            Serving(
+                engine=self.question.preset.memory,
+                plan=at.plan,
+                kv=at.kv,
+                max_model_len=self.question.context_length,
+                max_num_batched_tokens=kind.max_tokens,
+                max_num_seqs=kind.max_sequences,
+                block_size=BLOCK_SIZE,
+                prefix_caching=self.question.prefix_cache,
+            ),
+        )
+
+    def deployment(self, at: Layout) -> Deployment:
+        model = self.question.models[at.weights]
+        return Deployment(
+            spec=model.spec,
+            storage=model.storage,
+            kv_bytes=KV_FORMATS[at.kv],
+            plan=at.plan,
+            kv_integers=at.kv == "int8",
+        )
+
+    def estimate(self, at: Layout) -> Estimate:
+        """Up to the largest options of the space: shorter tables begin alike."""
+        if at in self.estimates:
+            self.estimates.move_to_end(at)
+            return self.estimates[at]
+        own = self.question
+        made = estimate(
+            self.deployment(at),
+            own.accelerators[at.gpu],
+            own.preset.engine,
+            max_rows=max(own.space.max_tokens),
+            max_sequences=max(own.space.max_sequences),
+            provenance=own.provenance,
+            calibration=own.calibration,
+        )
+        self.estimates[at] = made
+        if len(self.estimates) > KEPT:
+            self.estimates.popitem(last=False)
+        return made

@@ -1,0 +1,115 @@
+"""The work of a plan on all cores, or on a Ray cluster: pieces go out in order and come back in order."""
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from twophase.errors import InputError
+from twophase.plan.candidate import Candidate, Layout
+from twophase.plan.demand import Demand, demand_of
+from twophase.plan.judging import Judged, judge_layout
+from twophase.plan.question import Question
+from twophase.plan.setups import Setups
+from twophase.plan.trial import Trial, try_candidate
+from twophase.workload.workload import Workload
+
+
+class Judge(NamedTuple):
+    layout: Layout
+
+
+class Try(NamedTuple):
+    candidate: Candidate
+    workload: Workload | None = None  # instead of the question's
+
+
+Piece = Judge | Try
+Work = Callable[[Sequence[Piece]], Iterator[Any]]  # results in the order of the pieces
+
+
+class Worker:
+    """What a process keeps between pieces."""
+
+    def __init__(self, question: Question) -> None:
+        self.setups = Setups(question)
+        self.demand: Demand = demand_of(question.workload, question.slo, question.prefix_cache)
+
+    def do(self, piece: Piece) -> list[Judged] | Trial:
+        if isinstance(piece, Judge):
+            return judge_layout(self.setups, piece.layout, self.demand)
+        return try_candidate(self.setups, piece.candidate, piece.workload)
+
+
+_here: dict[str, Worker] = {}  # of a worker process
+
+
+def _begin(question: Question) -> None:
+    _here["worker"] = Worker(question)
+
+
+def _do(piece: Piece) -> Any:
+    return _here["worker"].do(piece)
+
+
+@contextmanager
+def local(question: Question, processes: int) -> Iterator[Work]:
+    """One process is this one itself."""
+    if processes == 1:
+        worker = Worker(question)
+        yield lambda pieces: map(worker.do, pieces)
+        return
+    context = multiprocessing.get_context("spawn")  # compiled code and threads don't go through a fork
+    with ProcessPoolExecutor(processes, context, _begin, (question,)) as pool:
+
+        def work(pieces: Sequence[Piece]) -> Iterator[Any]:
+            return pool.map(_do, pieces)
+
+        try:
+            yield work
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+@contextmanager
+def on_ray(question: Question, address: str) -> Iterator[Work]:
+    """A task a piece, `local` for a Ray of this machine alone; workers keep what they made."""
+    ray = connected(address)
+    kept = ray.put(question)
+    task = ray.remote(num_cpus=1)(do_with)
+    try:
+        yield lambda pieces: iter(ray.get([task.remote(kept, piece) for piece in pieces]))
+    finally:
+        ray.shutdown()
+
+
+def do_with(question: Question, piece: Piece) -> Any:
+    """In a Ray worker."""
+    if "worker" not in _here or _here["worker"].setups.question.slo != question.slo:
+        _begin(question)
+    return _do(piece)
+
+
+def connected(address: str) -> Any:
+    try:
+        ray = import_module("ray")
+    except ModuleNotFoundError:
+        raise InputError(
+            f"--ray {address} needs Ray: install the extra ray (pip install 'twophase[ray]')"
+        ) from None
+    try:
+        if address == "local":
+            ray.init(ignore_reinit_error=True, log_to_driver=False, include_dashboard=False)
+        else:
+            ray.init(address=address, ignore_reinit_error=True, log_to_driver=False)
+    except Exception as error:
+        raise InputError(f"--ray {address}: no cluster answers there: {str(error).splitlines()[0]}") from None
+    return ray
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
