@@ -100,7 +100,7 @@ def replica_at(cluster: Cluster, i: int) -> Replica:
             int_rows_at(cluster, i, 1),
             int_rows_at(cluster, i, 2),
             int_rows_at(cluster, i, 3),
-            ints_at(cluster, i, 4),
+            int_rows_at(cluster, i, 4),
             ints_at(cluster, i, 5),
             ints_at(cluster, i, 6),
             ints_at(cluster, i, 7),
