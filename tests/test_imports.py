@@ -46,7 +46,9 @@ BELOW = {
         ),
         "twophase",
     },
-    "advise": {"model", "hardware", "cost", "records", "units", "errors"},
+    "advise": {
+        *("model", "hardware", "cost", "calibration", "workload", "simulate", "records", "units", "errors"),
+    },
     "meter": {"model", "hardware", "cost", "workload", "records", "units", "errors", "twophase"},
     "report": {
         *("advise", "model", "hardware", "cost", "fit", "results", "lint", "meter", "simulate", "records"),

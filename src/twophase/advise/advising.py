@@ -156,9 +156,7 @@ def judged(
 
 
 def _lever(known: Known, made: Change, why: str) -> Lever:
-    values = {"drafts": 3, "sequences": "N", "tokens": "N", "tp": "N", "pp": "N", "factor": "more"}
-    values |= {key: f"{value:g}" if isinstance(value, float) else value for key, value in made.flags.items()}
-    price = {name: getattr(known.price, name).format(**values) for name in ("quality", "memory", "money")}
+    filled = known.filled(made.flags)
     return Lever(
         known=known,
         title=made.title or known.title,
@@ -167,8 +165,8 @@ def _lever(known: Known, made: Change, why: str) -> Lever:
         figures=None,
         why=why,
         assumed=made.assumed,
-        price={name: text for name, text in price.items() if text},
-        flags={engine: text.format(**values) for engine, text in known.flags.items()},
+        price=filled.price,
+        flags=filled.flags,
         method="none",
     )
 

@@ -3,6 +3,7 @@
 Field names are the keys of `twophase diagnose --json`; they are an interface.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -99,6 +100,9 @@ class Advice:
     throughput_gain: float | None = (
         None  # requests a second after ÷ before, where a change serves more, not faster
     )
+    lever: str = ""  # its key in the list that `advise` weighs, too
+    price: Mapping[str, str] = field(default_factory=dict)  # quality, memory, money: what it costs, in words
+    flags: Mapping[str, str] = field(default_factory=dict)  # by engine: what turns it on
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,8 @@ class Trial:
 
 
 def tried(own: Setup, load: Load, slo: Sequence[tuple[str, float]], *, most_good: bool = False) -> Trial:
-    """Two simulations: at the load, and of a crowd; `most_good`: and some to find the rate at which the limits
-    are still met. InputError where the model does not fit.
+    """Two simulations: at the load, and of a crowd; with `most_good` some more, for the rate up to which the
+    limits are met. InputError where the model does not fit.
     """
     pools = pools_of(own, crowd(load, 1))
     made = asked(load, *in_flight(pools[-1], load))

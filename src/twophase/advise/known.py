@@ -4,11 +4,11 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from tomllib import loads
-from typing import Any
+from typing import Any, NamedTuple
 
 from twophase.advise.diagnosis import Kind, Phase
 
@@ -33,6 +33,18 @@ class Known:
     phase: Phase
     kind: Kind
     price: Price
+    flags: Mapping[str, str]
+
+    def filled(self, values: Mapping[str, object]) -> "Filled":
+        """With numbers in its words; N where they aren't known."""
+        known = {"drafts": 3, "sequences": "N", "tokens": "N", "tp": "N", "pp": "N", "factor": "more"}
+        known |= {key: f"{value:g}" if isinstance(value, float) else value for key, value in values.items()}
+        price = {name: text.format(**known) for name, text in asdict(self.price).items() if text}
+        return Filled(price, {engine: text.format(**known) for engine, text in self.flags.items()})
+
+
+class Filled(NamedTuple):
+    price: Mapping[str, str]
     flags: Mapping[str, str]
 
 

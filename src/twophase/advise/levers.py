@@ -5,11 +5,12 @@ The gap between measured and floor stays as measured, except in the levers that 
 what the bytes and operations alone promise: T / (T - saved) over the measured split (Amdahl).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from twophase.advise.bend import ttft_at
 from twophase.advise.diagnosis import Advice, Kind, Phase
 from twophase.advise.evidence import Evidence, PhaseCost, batch_series, line
+from twophase.advise.known import known_levers
 from twophase.model.formats import FORMATS
 from twophase.units import count, duration, percent, quantity, significant, times
 
@@ -28,25 +29,34 @@ class Saving:
 
 
 def all_levers(case: Evidence, weight_format: str) -> list[Advice]:
-    """Every lever, in no order."""
-    found = [
-        *(
-            quantised_weights(case, name, BITS[weight_format], BITS[name])
+    """Those of the list that measured passes tell about, in no order. What acts on a load (chunks, policies,
+    more devices, phases apart) doesn't move one request alone: `advise` simulates it.
+    """
+    found = {
+        **{
+            f"{name}-weights": quantised_weights(case, name, BITS[weight_format], BITS[name])
             for name in ("int8", "int4")
             if weight_format in BITS and BITS[name] < BITS[weight_format]
-        ),
-        halved_kv(case),
-        speculation(case),
-        prefix_caching(case),
-        shorter_prompt(case),
-        shorter_output(case),
-        more_bandwidth(case),
-        more_arithmetic(case),
-        better_kernels(case, "prefill"),
-        better_kernels(case, "decode"),
-    ]
-    batched = batching(case)
-    return [*found, batched] if batched else found
+        },
+        "kv-int8": halved_kv(case),
+        "speculation": speculation(case),
+        "prefix-cache": prefix_caching(case),
+        "shorter-prompt": shorter_prompt(case),
+        "shorter-output": shorter_output(case),
+        "more-bandwidth": more_bandwidth(case),
+        "more-flops": more_arithmetic(case),
+        "prefill-kernels": better_kernels(case, "prefill"),
+        "decode-kernels": better_kernels(case, "decode"),
+        "larger-batch": batching(case),
+    }
+    return [listed(key, each) for key, each in found.items() if each is not None]
+
+
+def listed(key: str, own: Advice) -> Advice:
+    """With what the list says of the lever: its price, and how to turn it on."""
+    known = known_levers()[key]
+    filled = known.filled({"drafts": DRAFTS})
+    return replace(own, lever=key, price=filled.price, flags=filled.flags)
 
 
 def advice(

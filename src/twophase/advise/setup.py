@@ -97,7 +97,7 @@ def _pool(own: Setup, workload: Workload, role: Role, count: int) -> Pool:
             deployment,
             own.accelerator,
             own.preset.engine,
-            max_rows=made.limits.max_tokens,
+            max_rows=made.limits.budget,
             max_sequences=made.limits.max_sequences * (1 + own.drafts),
             provenance=own.provenance,
             calibration=own.calibration,

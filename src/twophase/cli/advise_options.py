@@ -103,12 +103,12 @@ def window_load(path: Path, shared: float | None) -> tuple["Load", list[str]]:
     share = entry.get("cached_share")
     share = float(share) if isinstance(share, int | float) and 0 <= share < 1 else 0.0
     requests = found["requests"]
-    lengths = [
+    prompt, output = (
         Lengths("fixed", max(1.0, found[name] / requests)) for name in ("prompt_tokens", "generation_tokens")
-    ]
+    )
     note = "Counters tell mean lengths only: all requests are taken as long as the mean"
     rate = requests / found["window_s"]
-    return Load(*lengths, rate=rate, shared=share if shared is None else shared), [note]
+    return Load(prompt, output, rate=rate, shared=share if shared is None else shared), [note]
 
 
 def amount(path: Path, entry: Mapping[str, Any], name: str) -> float:

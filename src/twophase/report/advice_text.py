@@ -12,6 +12,7 @@ from twophase.advise.effects import AIMS, Aim, Effect
 from twophase.advise.figures import GOOD
 from twophase.report.bench_terminal import HEAD, as_text, heading, note_lines, show, table
 from twophase.report.simulation import KNOWN
+from twophase.report.wording import price_of, turned_on
 from twophase.units import count, duration, percent, significant, times
 
 NAMES: dict[Aim, str] = {
@@ -21,7 +22,6 @@ NAMES: dict[Aim, str] = {
     "cost": "cost",
     "goodput": "goodput",
 }
-ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "ours": "ours"}
 FORMULAS = (
     "gains: TTFT, ITL and cost before / after, throughput and goodput after / before; below 1 is worse",
     "throughput, cost: at the most, where all come at once, or of so many clients; TTFT, ITL: at the load",
@@ -127,9 +127,9 @@ def lines(own: Lever, aim: Aim) -> Iterable[str]:
     if own.assumed:
         yield f"Assumed: {own.assumed}"
     if own.helps and own.price:
-        yield f"Price: {'; '.join(own.price.values())}"
+        yield f"Price: {price_of(own.price)}"
     if own.helps and own.flags:
-        yield "On: " + "; ".join(f"{ENGINES[engine]} {flag}" for engine, flag in own.flags.items())
+        yield f"On: {turned_on(own.flags)}"
 
 
 def effect_words(name: Aim, own: Lever, aim: Aim) -> str:

@@ -10,7 +10,15 @@ from twophase.advise.diagnosis import Advice, DecodeRow, Diagnosis, Phase, Prefi
 from twophase.advise.evidence import batch_series, context_series
 from twophase.report import charts
 from twophase.report.vega import Spec, svg
-from twophase.report.wording import fit_formula, headline, label, scope, turning_points
+from twophase.report.wording import (
+    fit_formula,
+    headline,
+    label,
+    price_of,
+    scope,
+    turned_on,
+    turning_points,
+)
 from twophase.units import count, duration, milliseconds, percent, quantity, significant, times
 
 DOT, FIT, FLOOR = (
@@ -142,8 +150,15 @@ def levers(advice: Sequence[Advice]) -> Iterable[str]:
         yield (
             f'<li><div class="gain">{gain}</div>{size}<div><b>{escape(each.change)}</b>'
             f'<span class="on {each.phase}">{each.phase}{meant}</span>'
-            f'<div class="why">{escape(each.why)}</div></div></li>'
+            f'<div class="why">{escape(each.why)}</div>{cost(each)}</div></li>'
         )
+
+
+def cost(own: Advice) -> str:
+    """Of a lever that helps: its price, and how to turn it on."""
+    said = (("price", price_of(own.price)), ("on", turned_on(own.flags)))
+    lines = [f'<div class="why">{title}: {escape(text)}</div>' for title, text in said if own.helps and text]
+    return "".join(lines)
 
 
 def figures(diagnosis: Diagnosis) -> Iterable[str]:

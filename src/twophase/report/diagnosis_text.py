@@ -8,7 +8,16 @@ from rich.table import Table
 from rich.text import Text
 
 from twophase.advise.diagnosis import Advice, DecodeRow, Diagnosis, PrefillRow, RequestSplit, Roofs
-from twophase.report.wording import fit_formula, headline, label, scope, turning_points
+from twophase.report.wording import (
+    ELSEWHERE,
+    fit_formula,
+    headline,
+    label,
+    price_of,
+    scope,
+    turned_on,
+    turning_points,
+)
 from twophase.units import count, duration, milliseconds, percent, quantity, significant, times
 
 WIDTH = 100
@@ -154,6 +163,7 @@ def advice_lines(advice: Sequence[Advice]) -> Iterable[Text | Padding | Table]:
         if chosen:
             yield heading(title, rest)
             yield lever_table(chosen)
+    yield Text(ELSEWHERE, "dim")
 
 
 def lever_table(advice: Sequence[Advice]) -> Table:
@@ -163,6 +173,9 @@ def lever_table(advice: Sequence[Advice]) -> Table:
     for each in advice:
         meant = f" ({scope(each)})" if scope(each) else ""
         made.add_row(gain(each), Text.assemble((each.change, HEAD), f"{meant}\n{each.why}"))
+        for title, said in (("price", price_of(each.price)), ("on", turned_on(each.flags))):
+            if each.helps and said:
+                made.add_row("", Text(f"{title}: {said}", "dim"))
     return made
 
 

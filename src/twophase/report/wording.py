@@ -1,5 +1,7 @@
 """The sentences that the terminal and the page share."""
 
+from collections.abc import Mapping
+
 from twophase.advise.diagnosis import Advice, Bend, Bound, Diagnosis, Verdict
 from twophase.units import count, duration, significant
 
@@ -25,6 +27,22 @@ def scope(each: Advice) -> str:
     if each.throughput_gain is not None:
         return "requests served a second; none gets faster"
     return "a smaller request" if each.kind == "workload" else ""
+
+
+ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "ours": "ours"}
+ELSEWHERE = (
+    "Chunks, policies, more devices and phases apart act on a load, not on one request alone: "
+    "twophase advise MODEL --gpu NAME simulates them."
+)
+
+
+def price_of(price: Mapping[str, str]) -> str:
+    return "; ".join(price.values())
+
+
+def turned_on(flags: Mapping[str, str]) -> str:
+    """How to turn a lever on, engine by engine."""
+    return "; ".join(f"{ENGINES[engine]} {flag}" for engine, flag in flags.items())
 
 
 def turning_points(diagnosis: Diagnosis) -> tuple[str, str]:
