@@ -6,6 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from twophase.errors import InputError
+from twophase.scheduler.policy import Policy, decode_first
+from twophase.scheduler.state import State
 from twophase.simulate.books import (
     CACHED,
     DECODES,
@@ -30,7 +33,7 @@ def at_once(*groups: tuple[int, int, int], arrival_s: float = 0.0) -> Workload:
     return Workload(np.full(len(prompts), arrival_s), prompts, outputs)
 
 
-def served(load: Workload, policy: str = "vllm", model: str = LLAMA, **more: Any) -> Run:
+def served(load: Workload, policy: str | Policy = "vllm", model: str = LLAMA, **more: Any) -> Run:
     return simulate(model, more.pop("gpu", "h100-sxm"), load, policy, **more)
 
 
@@ -140,6 +143,19 @@ def test_a_load_beyond_capacity_says_so_and_at_which_rate_it_would_not_grow() ->
     below = served(load(0.9 * over.growth.served_per_s))
     assert below.growth is None
     assert len(below.finished) == 1500
+
+
+def test_a_policy_of_ones_own_is_served_as_ours_are() -> None:
+    load = Workload(np.arange(40) * 0.02, np.full(40, 700), np.full(40, 12))
+
+    def own(state: State) -> None:
+        decode_first(state)
+
+    mine, ours = served(load, own), served(load, "decode-first")
+    np.testing.assert_allclose(mine.records.moments, ours.records.moments, rtol=1e-9)
+    assert mine.replicas[0].busy_s == pytest.approx(ours.replicas[0].busy_s)
+    with pytest.raises(InputError, match="one replica"):
+        served(load, own, replicas=2)
 
 
 def test_the_documents_own_example_runs(tmp_path: Path) -> None:
