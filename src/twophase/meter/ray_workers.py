@@ -85,5 +85,5 @@ def moved_reply(reply: Reply, by_s: float) -> Reply:
         "closed_s",
     )
     times = {name: value + by_s for name in names if (value := getattr(reply, name)) is not None}
-    events = tuple(replace(event, at_s=event.at_s + by_s) for event in reply.events)
+    events = tuple(event._replace(at_s=event.at_s + by_s) for event in reply.events)
     return replace(reply, events=events, **times)

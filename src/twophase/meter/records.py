@@ -5,7 +5,7 @@ wall-clock stamp. uvloop's `loop.time()` is the same clock cut to whole millisec
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from twophase.records import Outcome
 
@@ -62,9 +62,8 @@ class Exchange:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamEvent:
-    """One event of a stream, or of what came at once."""
+class StreamEvent(NamedTuple):
+    """One event of a stream, or of what came at once. A tuple is made thrice as fast as a frozen class."""
 
     at_s: float
     kind: EventKind
