@@ -96,6 +96,13 @@ class Reply:
     events: tuple[StreamEvent, ...]
     read_lag_s: float = 0.0  # how late the loop may have read its bytes, at most
     server_times: tuple[tuple[str, float], ...] = ()  # what the server itself reported, in seconds
+    asked_tokens: int = 0  # of output; 0: not known
+
+    @property
+    def short(self) -> bool:
+        """Whether it finished with fewer tokens than asked for, as far as the server's counts tell."""
+        reached = self.token_source == "events" and self.finish_reason == "length"  # events may hold several
+        return self.outcome == "finished" and self.output_tokens < self.asked_tokens and not reached
 
     @property
     def ttft_s(self) -> float | None:
