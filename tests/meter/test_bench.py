@@ -2,7 +2,6 @@
 
 import json
 import sys
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -138,8 +137,7 @@ def test_short_outputs_are_counted() -> None:
 
 
 def test_a_server_that_dies_gives_a_partial_run() -> None:
-    with timed_server(ttft_s=0.02) as timed:
-        threading.Timer(0.6, timed.stop).start()
+    with timed_server(ttft_s=0.02, dies_after=20) as timed:
         done = measured(plan_of(timed, concurrency=2, requests=100_000, limits=Limits(grace_s=1)))
     assert "the server is gone" in done.partial
     assert len([reply for reply in done.replies if reply.outcome == "finished"]) > 2
