@@ -90,6 +90,7 @@ async def measure(
         level = level_of(plan, server, following, first, request_s)
         rate = following if plan.arrivals else 0.0
         workers = workers_for(plan.workers, level.concurrency or 0, rate)
+        workers = min(workers, level.concurrency or workers)  # one without a stream would end at once
         measured = await run_by(pool, plan, server, level, workers, show)
         done.append((level, measured))
         steps.append(step_of(plan, level, measured, following))
@@ -102,9 +103,10 @@ async def run_by(
 ) -> Measured:
     """One level in this process, in several of this machine, or on a cluster's."""
     if plan.ray:
-        from twophase.meter.ray_workers import connected, run_ray
+        from twophase.meter.ray_workers import connected, run_ray, workers_on
 
-        return await run_ray(connected(plan.ray), server.target, level, plan.limits, workers)
+        ray = connected(plan.ray)
+        return await run_ray(ray, server.target, level, plan.limits, workers_on(ray, plan.workers, level))
     if workers > 1:
         from twophase.meter.workers import run_workers
 
