@@ -247,7 +247,8 @@ def _decodes(
         left_s = budget_s - (clock() - began)
         waiting_s = batch * _ttft_s(known, context)
         spent = itl_s * (1 + batch / 16)
-        steps = patience * (LEAST_STEPS + (ceil(1.5 * waiting_s / itl_s) if itl_s else 0))
+        steps = LEAST_STEPS + (ceil(1.5 * waiting_s / itl_s) if itl_s else 0)
+        steps = max(steps, min(patience * steps, MOST_STEPS))
         if window_tokens:
             steps = min(steps, window_tokens - context - 32)
         if points and (waiting_s + steps * spent > left_s or steps > MOST_STEPS):
