@@ -2,7 +2,6 @@
 
 import json
 import sys
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,8 @@ from twophase.meter.level import Limits, Progress
 from twophase.meter.plan import Plan
 from twophase.meter.records import LoadRun
 from twophase.meter.steady import rates
+from twophase.meter.summary import summarise
+from twophase.report.bench_rows import notes
 from twophase.workload.arrivals import Arrivals
 from twophase.workload.lengths import Lengths
 from twophase.workload.workload import Workload
@@ -89,7 +90,7 @@ def test_a_sweep_has_a_level_for_each_load() -> None:
         done = measured(plan_of(timed, concurrency=1, sweep=True, requests=8))
     points = list(dict.fromkeys(reply.point for reply in done.replies))
     assert points[:2] == ["concurrency 1", "concurrency 2"]
-    assert len(points) < 5  # one at a time: nothing is won by more
+    assert len(points) < 9  # one at a time: nothing is won by more, but for what a busy machine loses
     assert len({reply.number for reply in done.replies}) == len(done.replies)
     prompts = [asked.prompt for asked in timed.measured]
     assert len(set(prompts)) == len(prompts)
@@ -126,15 +127,19 @@ def test_a_second_run_asks_nothing_that_the_first_has_asked() -> None:
     assert len({asked.prompt for asked in timed.measured}) == len(timed.measured)
 
 
-def test_short_outputs_are_said() -> None:
+def test_short_outputs_are_counted() -> None:
+    """dynamo #723, #3731: outputs shorter than asked for make throughput look like another load's."""
     with timed_server(ttft_s=0, itl_s=0, stop_after=3) as timed:
         done = measured(plan_of(timed, concurrency=2))
-    assert any("100% of outputs" in note for note in done.notes)
+    summary = summarise(done)
+    assert summary.tokens.short == summary.of("finished") == len(done.replies)
+    assert summary.tokens.short_share == 1.0
+    [said] = [note for note in notes(done, summary) if "Short outputs" in note]
+    assert "100%" in said
 
 
 def test_a_server_that_dies_gives_a_partial_run() -> None:
-    with timed_server(ttft_s=0.02) as timed:
-        threading.Timer(0.6, timed.stop).start()
+    with timed_server(ttft_s=0.02, dies_after=20) as timed:
         done = measured(plan_of(timed, concurrency=2, requests=100_000, limits=Limits(grace_s=1)))
     assert "the server is gone" in done.partial
     assert len([reply for reply in done.replies if reply.outcome == "finished"]) > 2

@@ -159,8 +159,7 @@ def test_a_request_that_takes_too_long_is_no_success() -> None:
 
 
 def test_a_server_that_dies_leaves_what_was_measured() -> None:
-    with timed_server() as timed:
-        threading.Timer(0.5, timed.stop).start()
+    with timed_server(dies_after=30) as timed:
         done = measured(timed, replace(CLOSED, sessions=100_000))
     assert "the server is gone" in done.partial
     outcomes = [reply.outcome for reply in done.replies]

@@ -1,11 +1,15 @@
+import asyncio
 import os
 import signal
 import sys
 import threading
 import time
 from array import array
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from timed_server import Timed, timed_server
@@ -110,31 +114,57 @@ def test_ray_is_asked_for_in_one_line_where_it_is_missing(monkeypatch: pytest.Mo
         ray_workers.connected("auto")
 
 
+@pytest.mark.parametrize(
+    ("wanted", "level", "workers"), [(None, 4, 2), (3, 4, 3), (None, 1, 1), (8, None, 8)]
+)
+def test_workers_of_a_cluster(wanted: int | None, level: int | None, workers: int) -> None:
+    """Two machines of four cores, and one that has gone."""
+    alive = [{"Alive": True}, {"Alive": True}, {"Alive": False}]
+    ray = SimpleNamespace(cluster_resources=lambda: {"CPU": 8.0}, nodes=lambda: alive)
+    assert ray_workers.workers_on(ray, wanted, replace(CLOSED, concurrency=level)) == workers
+    with pytest.raises(InputError, match="8 cores"):
+        ray_workers.workers_on(ray, 9, CLOSED)
+
+
+def test_a_cluster_where_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace())
+    with pytest.raises(InputError, match="no cluster answers there"):
+        ray_workers.connected("127.0.0.1:9")
+
+
 def test_ray_tasks_do_the_same_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for Ray that runs each task in a thread of this process."""
 
-    class Task:
-        def __init__(self, function: object, arguments: tuple[object, ...]) -> None:
-            self.result: object = None
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
 
-            def work() -> None:
-                self.result = function(*arguments)  # type: ignore[operator]
+    def remote(**options: object) -> Callable[[Any], Any]:
+        def made(what: Any) -> Any:
+            return SimpleNamespace(remote=lambda *given: begin(what, given))
 
-            self.thread = threading.Thread(target=work)
-            self.thread.start()
+        return made
 
-    def get(tasks: list[Task]) -> list[object]:
-        for task in tasks:
-            task.thread.join()
-        return [task.result for task in tasks]
+    def begin(what: Any, given: tuple[object, ...]) -> Any:
+        if isinstance(what, type):
+            return Actor(what(*given))
+        pool = ThreadPoolExecutor(1)
+        return pool.submit(what, *given)
 
-    fake = SimpleNamespace(
-        init=lambda **options: None,
-        remote=lambda **options: (
-            lambda function: SimpleNamespace(remote=lambda *given: Task(function, given))
-        ),
-        get=get,
-    )
+    class Actor:
+        def __init__(self, own: object) -> None:
+            self.own = own
+
+        def __getattr__(self, name: str) -> Any:
+            method = getattr(self.own, name)
+            return SimpleNamespace(
+                remote=lambda *given: asyncio.run_coroutine_threadsafe(method(*given), loop)
+            )
+
+    def get(found: Any) -> Any:
+        return [each.result() for each in found] if isinstance(found, list) else found.result()
+
+    fake = SimpleNamespace(init=lambda **options: None, remote=remote, get=get)
     monkeypatch.setitem(sys.modules, "ray", fake)
     monkeypatch.setattr(ray_workers, "START_S", 0.2)
     with timed_server() as timed:
@@ -144,6 +174,9 @@ def test_ray_tasks_do_the_same_work(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [reply.number for reply in done.replies] == list(range(10))
     assert {reply.outcome for reply in done.replies} == {"finished"}
     assert done.notes == [ray_workers.NOTE]
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
     truth = {asked.prompt: asked for asked in timed.asked}
     for reply in done.replies:
         assert reply.first_token_s is not None

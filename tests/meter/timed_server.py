@@ -50,6 +50,7 @@ class Timed:
     usage: bool = True
     words_cost: Callable[[int], int] = lambda words: 2 * words  # in tokens
     stop_after: int | None = None  # tokens, then finish_reason stop
+    dies_after: int | None = None  # requests, without the probes
     serial: bool = False  # one request after the other
     asked: list[Asked] = field(default_factory=list)
     live: int = 0
@@ -101,6 +102,8 @@ class Connection(asyncio.Protocol):
             return
         asked = Asked(monotonic(), path, body, headers, timed.live + 1)
         timed.asked.append(asked)
+        if len(timed.measured) == timed.dies_after:
+            timed.stop()
         if refused := timed.refuse(path, body):
             self.whole(refused[0], json.dumps({"error": {"message": refused[1]}}))
             return

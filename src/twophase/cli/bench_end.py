@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twophase.cli.options import warn
 from twophase.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,17 +16,8 @@ if TYPE_CHECKING:
 INTERRUPTED, BROKEN = 130, 1
 
 
-def keeping_place(out: Path | None) -> Path | None:
-    """Where the run goes if the user named a place, which must be free before anything is measured."""
-    from importlib.util import find_spec
-
-    if find_spec("polars") is None:
-        if out is not None:
-            raise InputError(
-                "--out needs polars: install the extra meter (pip install '.[meter]' in a clone)"
-            )
-        warn("this run is not kept: polars is not installed (the extra meter has it)")
-        return None
+def keeping_place(out: Path | None) -> Path:
+    """Where the run goes, which must be free before anything is measured."""
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"--out {out} is there already: give a folder that is new, or empty")
     return out if out is not None else Path("twophase-runs")
@@ -37,7 +27,7 @@ def finish(
     run: "LoadRun",
     plan: "Plan",
     arguments: dict[str, Any],
-    folder: Path | None,
+    folder: Path,
     gpus: int | None,
     definitions: str | None,
     *,
@@ -54,16 +44,15 @@ def finish(
     summary = summarise(run, plan.slo, gpus=gpus)
     projected = project(run.replies, definitions, run.target.endpoint) if definitions else ()
     tool = definitions or ""
-    if folder is not None:
-        folder = folder / name_of(run) if arguments["out"] is None else folder
-        keep(folder, run, arguments, lambda run: page(run, summary))
+    folder = folder / name_of(run) if arguments["out"] is None else folder
+    keep(folder, run, arguments, lambda run: page(run, summary))
     if json:
         print(bench_json.to_json(run, summary, projected, tool))
     elif plain or not sys.stdout.isatty():
         print(render.plain(run, summary, projected, tool))
     else:
         render.render(run, summary, None, projected, tool)
-    if folder is not None and not json:
+    if not json:
         print(f"\nThe run: {folder}")
     if run.partial == "interrupted":
         return INTERRUPTED

@@ -120,11 +120,8 @@ def require_sound(
         raise InputError(f"--most-batch {asked.most_batch}: give 1 to 1024")
     if html is not None:
         require_writable("--html", html)
-    if out is not None:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise InputError(f"--out {out} is there already: give a folder that is new, or empty")
-        with needs("meter"):
-            import polars  # noqa: F401
+    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"--out {out} is there already: give a folder that is new, or empty")
 
 
 def floors_of(asked: ServerAsked) -> tuple["Floors | None", str]:

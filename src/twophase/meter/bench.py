@@ -90,6 +90,7 @@ async def measure(
         level = level_of(plan, server, following, first, request_s)
         rate = following if plan.arrivals else 0.0
         workers = workers_for(plan.workers, level.concurrency or 0, rate)
+        workers = min(workers, level.concurrency or workers)  # one without a stream would end at once
         measured = await run_by(pool, plan, server, level, workers, show)
         done.append((level, measured))
         steps.append(step_of(plan, level, measured, following))
@@ -102,9 +103,10 @@ async def run_by(
 ) -> Measured:
     """One level in this process, in several of this machine, or on a cluster's."""
     if plan.ray:
-        from twophase.meter.ray_workers import connected, run_ray
+        from twophase.meter.ray_workers import connected, run_ray, workers_on
 
-        return await run_ray(connected(plan.ray), server.target, level, plan.limits, workers)
+        ray = connected(plan.ray)
+        return await run_ray(ray, server.target, level, plan.limits, workers_on(ray, plan.workers, level))
     if workers > 1:
         from twophase.meter.workers import run_workers
 
@@ -143,7 +145,7 @@ def run_of(
     lag = lag_of(lags, max((each.cpu_share for _, each in done), default=0.0), replies)
     notes = [*server.notes]
     notes += [f"{level.point}: {note}" for level, each in done for note in each.notes]
-    notes += [*lag_notes(lag, replies), *short_notes(plan, replies)]
+    notes += lag_notes(lag, replies)
     if plan.dataset is not None:
         notes.append(
             "prompts of a dataset go out as they are: a prefix cache may know them from earlier runs"
@@ -169,17 +171,6 @@ def run_of(
         first_cohort=tuple(number for _, each in done for number in each.first_cohort),
         steady=tuple(steady),
     )
-
-
-def short_notes(plan: Plan, replies: tuple[Reply, ...]) -> list[str]:
-    """Outputs that ended by themselves, though a length was asked for."""
-    if plan.dataset is not None:
-        return []
-    finished = [reply for reply in replies if reply.outcome == "finished"]
-    short = [reply for reply in finished if reply.finish_reason == "stop"]
-    if len(short) * 50 < len(finished) or not short:
-        return []
-    return [f"{len(short) / len(finished):.0%} of outputs ended by themselves, before the length asked for"]
 
 
 def shower(show: Show | None, level: Level) -> Callable[[Progress], None] | None:

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,9 +58,11 @@ def read_chunks(events: Iterable[ServerEvent]) -> list[Chunk]:
         if kind is not None and data.startswith(before) and data.endswith(behind):
             text = data[len(before) : -len(behind)]
             if UNESCAPED.fullmatch(text) and event.event == b"message":
-                with suppress(UnicodeDecodeError):
+                try:
                     chunks.append(Chunk(event.at_s, kind, text.decode()))
                     continue
+                except UnicodeDecodeError:  # read as any other, which repairs it
+                    pass
         chunk = read_event(event)
         chunks.append(chunk)
         if chunk.kind in ("content", "reasoning") and (found := TEXT.search(data)) is not None:

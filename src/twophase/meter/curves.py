@@ -5,15 +5,22 @@ none where the run has ended early.
 """
 
 import random
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 from time import monotonic
 
+from twophase.meter.curve_points import (
+    Timed,
+    TtftPoint,
+    cached_share,
+    itl_point,
+    merged,
+    ttft_points,
+    typical,
+)
 from twophase.meter.itl_law import FEWEST as FEWEST_ITL
 from twophase.meter.itl_law import ItlLaw, ItlPoint, fit_itl
-from twophase.meter.latency import token_events
 from twophase.meter.records import Reply
 from twophase.meter.ttft_curve import FEWEST as FEWEST_TTFT
 from twophase.meter.ttft_curve import TtftFit, fit_ttft
@@ -26,6 +33,7 @@ REPEATS = 5  # of each length, where the budget allows
 BATCHES = (1, 2, 4, 8, 16)
 CONTEXTS = (64, 512, 2048, 8192)
 LEAST_STEPS, MOST_STEPS = 24, 512  # that all sequences of a batch decode together
+MOST_PATIENCE = 8
 MOST_CACHED = 0.02  # of measured prompts: beyond it TTFT tells of the cache rather than of prefill
 
 
@@ -40,18 +48,6 @@ class Ask:
 
 Measure = Callable[[Sequence[Ask], int], Sequence[Reply]]  # asks, how many at once -> replies, in any order
 Report = Callable[[str, float], None]
-Timed = tuple[tuple[int, int], ItlPoint]  # the batch and context asked for, and what came of them
-
-
-@dataclass(frozen=True, slots=True)
-class TtftPoint:
-    """Median over the repeats of a length, by the server's count of its tokens."""
-
-    prompt_tokens: int
-    ttft_s: float
-    low_s: float
-    high_s: float
-    runs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,25 +206,6 @@ def _rounds() -> Callable[[int], int]:
     return turn
 
 
-def ttft_points(replies: Sequence[Reply]) -> tuple[TtftPoint, ...]:
-    groups: dict[str, list[Reply]] = {}
-    for each in replies:
-        if each.outcome == "finished" and each.ttft_s is not None:
-            groups.setdefault(each.point, []).append(each)
-    made = []
-    for own in groups.values():
-        times = sorted(each.ttft_s for each in own if each.ttft_s is not None)
-        tokens = round(statistics.median(each.prompt_tokens for each in own))
-        made.append(TtftPoint(tokens, statistics.median(times), times[0], times[-1], len(times)))
-    return tuple(sorted(made, key=lambda each: each.prompt_tokens))
-
-
-def cached_share(replies: Sequence[Reply]) -> float | None:
-    told = [each for each in replies if each.cached_tokens is not None and each.outcome == "finished"]
-    prompts = sum(each.prompt_tokens for each in told)
-    return sum(each.cached_tokens or 0 for each in told) / prompts if prompts else None
-
-
 def _ttft_fit(replies: Sequence[Reply], share: float | None, seed: int, failed: list[str]) -> TtftFit | None:
     if share is not None and share > MOST_CACHED:
         failed.append(
@@ -241,25 +218,6 @@ def _ttft_fit(replies: Sequence[Reply], share: float | None, seed: int, failed: 
         failed.append(f"TTFT: fewer than {FEWEST_TTFT} prompt lengths were answered")
         return None
     return fit_ttft(points, seed)
-
-
-def typical(replies: Sequence[Reply]) -> list[tuple[float, float]]:
-    """(tokens, seconds) of each reply, less those far off their length's median: pauses of the machine.
-
-    A repeat is far off where it takes half as long again as the median of its length, with three or more.
-    """
-    groups: dict[str, list[Reply]] = {}
-    for each in replies:
-        if each.outcome == "finished" and each.ttft_s is not None:
-            groups.setdefault(each.point, []).append(each)
-    points = []
-    for own in groups.values():
-        median = statistics.median(each.ttft_s or 0.0 for each in own)
-        for each in own:
-            ttft_s = each.ttft_s or 0.0
-            if len(own) < 3 or ttft_s <= 1.5 * median:
-                points.append((float(each.prompt_tokens), ttft_s))
-    return points
 
 
 Decoded = tuple[list[Timed], list[Reply], list[str]]
@@ -284,11 +242,13 @@ def _decodes(
         return points, replies, notes
     longest = known[-1].prompt_tokens
     itl_s = 0.0
+    patience = 1  # doubled where sequences did not come to decode together: requests start unevenly
     for batch, context in decode_order(most_batch, min(longest, (window_tokens or inf) / 2)):
         left_s = budget_s - (clock() - began)
         waiting_s = batch * _ttft_s(known, context)
         spent = itl_s * (1 + batch / 16)
         steps = LEAST_STEPS + (ceil(1.5 * waiting_s / itl_s) if itl_s else 0)
+        steps = max(steps, min(patience * steps, MOST_STEPS))
         if window_tokens:
             steps = min(steps, window_tokens - context - 32)
         if points and (waiting_s + steps * spent > left_s or steps > MOST_STEPS):
@@ -302,26 +262,11 @@ def _decodes(
         point = itl_point(found, batch)
         if point is None:
             notes.append(f"{batch} sequences of {context} tokens did not decode together long enough to time")
+            patience = min(2 * patience, MOST_PATIENCE)
             continue
         points.append(((batch, context), point))
         itl_s = itl_s or point.itl_s
     return points, replies, notes
-
-
-def merged(points: Sequence[Timed]) -> tuple[ItlPoint, ...]:
-    """Medians over the repeats of a batch and context."""
-    groups: dict[tuple[int, int], list[ItlPoint]] = {}
-    for asked, point in points:
-        groups.setdefault(asked, []).append(point)
-    return tuple(
-        ItlPoint(
-            batch,
-            statistics.fmean(each.context for each in own),
-            statistics.median(each.itl_s for each in own),
-            sum(each.tokens for each in own),
-        )
-        for (batch, _), own in groups.items()
-    )
 
 
 def decode_order(most_batch: int, longest: float) -> list[tuple[int, int]]:
@@ -339,27 +284,3 @@ def decode_order(most_batch: int, longest: float) -> list[tuple[int, int]]:
 def _ttft_s(known: Sequence[TtftPoint], tokens: int) -> float:
     """Of the next longer prompt that was timed."""
     return next((each.ttft_s for each in known if each.prompt_tokens >= tokens), known[-1].ttft_s)
-
-
-def itl_point(replies: Sequence[Reply], batch: int) -> ItlPoint | None:
-    """From the time in which all sequences decode: after the last one's first token, before any's last."""
-    own = [each for each in replies if each.outcome == "finished" and each.first_token_s is not None]
-    if len(own) < batch:
-        return None
-    start = max(each.first_token_s or 0.0 for each in own)
-    end = min(each.last_token_s or 0.0 for each in own)
-    rates, contexts, counted = [], [], 0.0
-    for each in own:
-        events = token_events(each)
-        inside = [event for event in events if start <= event.at_s <= end]
-        if len(inside) < 3:
-            return None
-        instant = inside[0].at_s
-        later = sum(event.tokens for event in inside if event.at_s > instant)
-        if later <= 0:
-            return None
-        rates.append((inside[-1].at_s - instant) / later)
-        before = sum(event.tokens for event in events if event.at_s <= instant)
-        contexts.append(each.prompt_tokens + before + later / 2)
-        counted += later
-    return ItlPoint(batch, statistics.fmean(contexts), statistics.median(rates), round(counted))

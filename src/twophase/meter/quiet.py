@@ -13,14 +13,13 @@ POLLED_EVERY_S = 0.1
 @contextmanager
 def garbage_left() -> Iterator[None]:
     """No collection: one over all records takes tens of milliseconds."""
-    gc.collect()
-    gc.freeze()
+    before = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
-        gc.unfreeze()
+        if before:
+            gc.enable()
 
 
 @contextmanager

@@ -50,6 +50,7 @@ def read_reply(exchange: Exchange, endpoint: Endpoint) -> Reply:
         token_source=count.source,
         finish_reason=last_finish(chunks),
         events=tuple(StreamEvent(chunk.at_s, chunk.kind, chunk.tokens) for chunk in chunks),
+        asked_tokens=exchange.call.max_tokens,
         server_times=tuple(dict(pair for chunk in chunks for pair in chunk.times).items()),
     )
 

@@ -5,7 +5,7 @@ wall-clock stamp. uvloop's `loop.time()` is the same clock cut to whole millisec
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from twophase.records import Outcome
 
@@ -62,9 +62,8 @@ class Exchange:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamEvent:
-    """One event of a stream, or of what came at once."""
+class StreamEvent(NamedTuple):
+    """One event of a stream, or of what came at once. A tuple is made thrice as fast as a frozen class."""
 
     at_s: float
     kind: EventKind
@@ -97,6 +96,13 @@ class Reply:
     events: tuple[StreamEvent, ...]
     read_lag_s: float = 0.0  # how late the loop may have read its bytes, at most
     server_times: tuple[tuple[str, float], ...] = ()  # what the server itself reported, in seconds
+    asked_tokens: int = 0  # of output; 0: not known
+
+    @property
+    def short(self) -> bool:
+        """Whether it finished with fewer tokens than asked for, as far as the server's counts tell."""
+        reached = self.token_source == "events" and self.finish_reason == "length"  # events may hold several
+        return self.outcome == "finished" and self.output_tokens < self.asked_tokens and not reached
 
     @property
     def ttft_s(self) -> float | None:

@@ -5,23 +5,27 @@ import os
 import platform
 import secrets
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
 from twophase import __version__
 from twophase.errors import InputError, damaged
+from twophase.meter.parquet import Kind, write_parquet
 from twophase.meter.records import Lag, LoadRun, Reply, StreamEvent, Target
-from twophase.meter.tables import polars, read_parquet
+from twophase.meter.tables import read_parquet
 
 FORMAT = 1
 HIDDEN = "(hidden)"
 PACKAGES = ("httptools", "uvloop", "numpy", "polars")
 TEXTS = ("point", "outcome", "reason", "token_source", "finish_reason")
-COUNTS = ("number", "status", "prompt_tokens", "cached_tokens")
+COUNTS = ("number", "status", "prompt_tokens", "cached_tokens", "asked_tokens")
 NOT_COLUMNS = ("events", "server_times")
+EVENT_COLUMNS: dict[str, Kind] = {"number": "integer", "at_s": "number", "kind": "text", "tokens": "number"}
+ROWS = 1 << 15  # events of a row group
 
 
 def save(
@@ -121,33 +125,37 @@ def without_password(url: str) -> str:
 
 
 def write_tables(folder: Path, run: LoadRun) -> None:
-    pl = polars()
-    kinds = dict.fromkeys(TEXTS, pl.String) | dict.fromkeys(COUNTS, pl.Int64)
     names = [each.name for each in fields(Reply) if each.name not in NOT_COLUMNS]
-    columns = {name: [getattr(reply, name) for reply in run.replies] for name in names}
-    columns["server_times"] = [json.dumps(reply.server_times) for reply in run.replies]
-    columns["events"] = [len(reply.events) for reply in run.replies]
-    schema = {name: kinds.get(name, pl.Float64) for name in names} | {
-        "server_times": pl.String,
-        "events": pl.Int64,
-    }
-    pl.DataFrame(columns, schema=schema).write_parquet(folder / "requests.parquet")
-    events = {
-        "number": [reply.number for reply in run.replies for _ in reply.events],
-        "at_s": [event.at_s for reply in run.replies for event in reply.events],
-        "kind": [event.kind for reply in run.replies for event in reply.events],
-        "tokens": [float(event.tokens) for reply in run.replies for event in reply.events],
-    }
-    schema = {"number": pl.Int64, "at_s": pl.Float64, "kind": pl.Categorical, "tokens": pl.Float64}
-    pl.DataFrame(events, schema=schema).write_parquet(folder / "events.parquet")
+    columns = {name: kind_of(name) for name in names}
+    rows = [[getattr(reply, name) for reply in run.replies] for name in names]
+    times = [json.dumps(reply.server_times) for reply in run.replies]
+    counts = [len(reply.events) for reply in run.replies]
+    write_parquet(
+        folder / "requests.parquet",
+        {**columns, "server_times": "text", "events": "integer"},
+        [[*rows, times, counts]] if run.replies else [],
+    )
+    write_parquet(folder / "events.parquet", EVENT_COLUMNS, event_groups(run.replies))
+
+
+def kind_of(name: str) -> Kind:
+    return "text" if name in TEXTS else "integer" if name in COUNTS else "number"
+
+
+def event_groups(replies: Sequence[Reply]) -> Iterator[list[list[Any]]]:
+    """The columns of some replies' events at a time: of millions of events, all at once would not fit."""
+    events = chain.from_iterable(
+        ((reply.number, event.at_s, event.kind, event.tokens) for event in reply.events) for reply in replies
+    )
+    while group := list(islice(events, ROWS)):
+        yield [list(column) for column in zip(*group, strict=True)]
 
 
 def read_tables(folder: Path) -> tuple[Reply, ...]:
     """Replies in the order of their rows, each with as many of the events as it says."""
     table = read_parquet(folder / "events.parquet")
     with damaged(folder / "events.parquet"):
-        kinds = table["kind"].cast(polars().String).to_list()
-        columns = (table["at_s"].to_list(), kinds, table["tokens"].to_list())
+        columns = (table[name].to_list() for name in ("at_s", "kind", "tokens"))
         events = [StreamEvent(*row) for row in zip(*columns, strict=True)]
     rows = read_parquet(folder / "requests.parquet").to_dicts()
     with damaged(folder / "requests.parquet"):

@@ -22,6 +22,7 @@ from twophase.meter.latency import (
     ttft_s,
     visible_tokens,
 )
+from twophase.meter.load_law import LoadLaw, LoadPoint, fit_load
 from twophase.meter.own_error import OwnError, own_error
 from twophase.meter.records import LoadRun, Reply
 from twophase.meter.steady import rates
@@ -76,6 +77,9 @@ class InFlight:
 class Tokens:
     prompt: int  # of finished requests
     output: float
+    asked: int  # of output; 0: not known
+    short: int  # finished requests that made fewer than asked for
+    short_share: float  # of finished requests
     hidden: float  # counted by the server, never sent
     cached_share: float | None  # of prompt tokens, where the server tells
     sources: tuple[tuple[str, int], ...]  # how an event's tokens were counted, and in how many requests
@@ -102,6 +106,7 @@ class Summary:
     goodput: Goodput | None
     error: OwnError
     levels: tuple["Summary", ...] = ()  # of a sweep, in the order they were run
+    law: LoadLaw | None = None  # of TPOT over the levels, where there are enough
 
     @property
     def requests(self) -> int:
@@ -161,7 +166,19 @@ def _summary(
         goodput=goodput(replies, slo, since, steady_rates.requests_per_s) if slo else None,
         error=own_error(steady, since, run.lag),
         levels=levels,
+        law=law_of(levels) if levels else None,
     )
+
+
+def law_of(levels: Sequence[Summary]) -> LoadLaw | None:
+    points = []
+    for each in levels:
+        tpot_s, rates, made = each.latencies.tpot_token_weighted_s, each.throughput, each.tokens
+        later = rates.output_tokens_per_s - rates.requests_per_s  # tokens a second, less the first ones
+        if tpot_s and later > 0:
+            context = (made.prompt + made.output / 2) / each.of("finished")
+            points.append(LoadPoint(later * tpot_s, tpot_s, context))  # by Little's law
+    return fit_load(points) if points else None
 
 
 def measured_window_s(replies: Sequence[Reply]) -> float:
@@ -257,6 +274,9 @@ def tokens(finished: Sequence[Reply]) -> Tokens:
     return Tokens(
         prompt=sum(each.prompt_tokens for each in finished),
         output=sum(each.output_tokens for each in finished),
+        asked=sum(each.asked_tokens for each in finished),
+        short=(short := sum(each.short for each in finished)),
+        short_share=short / len(finished) if finished else 0.0,
         hidden=sum(each.hidden_tokens for each in finished),
         cached_share=sum(each.cached_tokens or 0 for each in told) / prompts if prompts else None,
         sources=tuple(Counter(str(each.token_source) for each in finished).most_common()),

@@ -18,6 +18,7 @@ from twophase.report.bench_rows import (
     error_line,
     flight_line,
     goodput_line,
+    law_line,
     level_cells,
     notes,
     other_start,
@@ -69,6 +70,8 @@ def blocks(
     if summary.levels:
         yield heading("Levels", "in the order they were run")
         yield _levels(summary.levels)
+        if line := law_line(summary.law):
+            yield Text(f"{line}; intervals of 95 %")
     yield heading("Latency", _start(summary))
     yield latency_table([*rows(summary.latencies), *other_start(summary), *cohort_rows(summary)])
     if projected:

@@ -28,6 +28,7 @@ from twophase.report.bench_rows import (
     error_line,
     flight_line,
     goodput_line,
+    law_line,
     level_cells,
     notes,
     other_start,
@@ -55,7 +56,11 @@ def page(run: LoadRun, summary: Summary) -> str:
         section(
             "Latency", table(("", *(f"{each}\nms" for each in COLUMNS), "n"), cells, left=1), f"From {start}."
         ),
-        section("Levels", table(LEVEL_HEADS, level_cells(summary.levels), left=1) if summary.levels else ""),
+        section(
+            "Levels",
+            table(LEVEL_HEADS, level_cells(summary.levels), left=1) if summary.levels else "",
+            f"{law}; intervals of 95 %." if (law := law_line(summary.law)) else "",
+        ),
         section("What was measured", '<div class="charts">' + "".join(figures(run, summary)) + "</div>"),
         section(
             "What did not finish",

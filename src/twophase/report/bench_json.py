@@ -7,6 +7,7 @@ from typing import Any
 
 from twophase.meter.definitions import Projected
 from twophase.meter.distribution import Distribution
+from twophase.meter.load_law import LoadLaw
 from twophase.meter.records import LoadRun
 from twophase.meter.summary import Latencies, Summary
 from twophase.report.bench_rows import notes
@@ -19,12 +20,9 @@ def to_json(
     summary: Summary,
     projected: Sequence[Projected] = (),
     tool: str = "",
-    fit: Json | None = None,
 ) -> str:
     """Indented JSON; a number that is not finite is a fault of ours and raises ValueError."""
-    return json.dumps(
-        document(run, summary, projected, tool, fit), indent=2, allow_nan=False, ensure_ascii=False
-    )
+    return json.dumps(document(run, summary, projected, tool), indent=2, allow_nan=False, ensure_ascii=False)
 
 
 def document(
@@ -32,7 +30,6 @@ def document(
     summary: Summary,
     projected: Sequence[Projected] = (),
     tool: str = "",
-    fit: Json | None = None,
 ) -> Json:
     made = {
         "server": {
@@ -45,7 +42,7 @@ def document(
         "partial": run.partial or None,
         **figures(summary),
         "levels": [{"point": each.point, **figures(each)} for each in summary.levels],
-        "fit": fit,
+        "fit": {"tpot": fit(summary.law)} if summary.law else None,
         "notes": notes(run, summary),
     }
     if projected:
@@ -95,6 +92,14 @@ def figures(summary: Summary) -> Json:
             "client_limited": error.limited or None,
         },
     }
+
+
+def fit(own: LoadLaw) -> Json:
+    made = asdict(own)
+    made["poor"] = list(own.poor)
+    made["relative_noise"] = made.pop("noise")
+    made["relative_worst"] = made.pop("worst")
+    return made
 
 
 def latency(own: Latencies) -> Json:

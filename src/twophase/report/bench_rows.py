@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from twophase.meter.distribution import Distribution
+from twophase.meter.least_squares import Estimate
+from twophase.meter.load_law import LoadLaw
 from twophase.meter.own_error import OwnError
 from twophase.meter.records import LoadRun
 from twophase.meter.summary import Latencies, Summary
@@ -117,6 +119,22 @@ def goodput_line(summary: Summary) -> str:
     return line
 
 
+def law_line(own: LoadLaw | None) -> str:
+    """The law of a sweep's levels; empty where there is none."""
+    if own is None:
+        return ""
+    line = (
+        f"TPOT = {estimate_ms(own.pass_s)} + {estimate_ms(own.sequence_s)} a sequence that decodes, over "
+        f"{own.levels} levels of {count(own.context_tokens)} tokens of context"
+    )
+    return f"{line}; {'; '.join(own.poor)}" if own.poor else line
+
+
+def estimate_ms(own: Estimate) -> str:
+    high = "more" if own.high is None else milliseconds(own.high)
+    return f"{milliseconds(own.value)} ms ({milliseconds(own.low)} to {high})"
+
+
 def error_line(own: OwnError) -> str:
     if own.ttft is None:
         return "Meter error unknown: no request finished with a first token"
@@ -158,6 +176,11 @@ def _figure_notes(summary: Summary) -> Iterable[str]:
         yield (
             f"≈ {count(sources['events'])} of {count(finished)} requests have no token counts of the "
             "server's: an event counts as one token."
+        )
+    if made.short:
+        yield (
+            f"Short outputs: {percent(made.short_share)} of finished requests made fewer tokens than "
+            f"asked for; all together {percent(made.output / made.asked)} of them."
         )
     if made.hidden:
         yield f"{count(made.hidden)} output tokens were counted by the server and never sent: not in TPOT."
