@@ -20,8 +20,10 @@ from numba import types
 
 from twophase.kernels import operands as ours
 from twophase.kernels.lanes import FEATURES, I8, I16, I32, I32S, LANES, broadcast, call, integers
-from twophase.kernels.operands import FORMATS, GROUP, I16_PAIRS, K_A_WORD, X_GROUP, Operands
+from twophase.kernels.operands import FORMATS, GROUP, HAS_INT16_DOT, I16_PAIRS, K_A_WORD, X_GROUP, Operands
 
+HAS_BYTE_DOT = HAS_INT16_DOT  # AVX512-VNNI has both
+HAS_BYTE_PAIRS = bool(FEATURES.get("avx2"))
 BYTES = 4  # of a factor
 NIBBLES = 0x0F0F0F0F
 NIBBLE_SIGNS, BYTE_SIGNS = 0x88888888, 0x80808080  # which add 8 or 128 to two's complement
@@ -43,10 +45,9 @@ class ByteOperands(Operands):
         self.parts = self.k_a_word // BYTES
         self.group = GROUP.get(self.format, X_GROUP)
         self.x_group, self.x_scale_size, self.x_groups = X_GROUP, 2, self.group // X_GROUP
-        self.unsigned_dot = ours.HAS_INT16_DOT  # AVX512-VNNI has both
-        self.in_pairs = bool(FEATURES.get("avx2")) and not self.unsigned_dot and self.format != "int8"
+        self.in_pairs = HAS_BYTE_PAIRS and not HAS_BYTE_DOT and self.format != "int8"
         self.sum_type = I16_PAIRS if self.in_pairs else I32S
-        self.offset = 128 if self.unsigned_dot and self.format == "int8" else OFFSET[self.format]
+        self.offset = 128 if HAS_BYTE_DOT and self.format == "int8" else OFFSET[self.format]
 
     @property
     def unpacked(self) -> Operands:
@@ -54,13 +55,12 @@ class ByteOperands(Operands):
 
     def max_rows(self, panels: int) -> int:
         """Rows of a tile whose sums, with words and parts, x, products and constants, stay in registers."""
-        if ours.REGISTERS_A_VECTOR == 1:
-            others = 3 + panels * (1 if self.ready else 2)
-        else:  # one half of a vector's products at a time
-            halves = ours.REGISTERS_A_VECTOR
-            others = halves + (2 if self.format == "bytes" else 4 if self.ready else halves + 3)
-        free = ours.REGISTERS - others
-        return max(1, min(16, free // (ours.REGISTERS_A_VECTOR * panels)))
+        a_vector = ours.REGISTERS_A_VECTOR  # where these are several, a part's products come one by one
+        others = 4 if self.format == "int8" else 2 if self.ready else 3
+        if a_vector == 1:
+            others = 6 if self.ready else 7
+        vectors = panels if self.ready else 2 * panels
+        return max(1, min(16, (ours.REGISTERS - others) // a_vector // panels - vectors // panels))
 
     def order_of_k(self) -> list[int]:
         """Which k of a word each byte of its factors holds, factor by factor."""
@@ -92,9 +92,9 @@ class ByteOperands(Operands):
         return b.bitcast(self.load_x(b, address), self.sum_type) if self.offset else integers(0)
 
     def multiply_add(self, b: ir.IRBuilder, w: ir.Value, x: ir.Value, total: ir.Value) -> ir.Value:
-        if self.unsigned_dot:
+        if HAS_BYTE_DOT:
             return call(b, "llvm.x86.avx512.vpdpbusd.512", total, w, x, returns=I32S)
-        if FEATURES.get("avx2"):
+        if HAS_BYTE_PAIRS:
             kind, each = (HALF_PAIRS, 2 * LANES) if self.in_pairs else (HALF, LANES)
             sums = [
                 _add(b, _half(b, total, i, kind), self._products(b, *(_half(b, v, i, HALF) for v in (w, x))))

@@ -12,6 +12,7 @@ from twophase.kernels.panel_tiles import (
     group_size,
     k_a_word,
     max_rows_of_pairs,
+    side_by_side,
     x_group_size,
     x_scale_size,
 )
@@ -36,14 +37,15 @@ def multiply_tile(
 ) -> None:
     """y[row : row + rows] += x · panels first..last, which lie behind `before` others.
 
-    One tile of rows takes whole panels, one row several side by side, for sums enough to be under way.
+    One tile of rows takes whole panels, one row of most formats several side by side, for sums enough to be
+    under way.
     """
     n, k = y.shape[1], x.shape[1]
     words, groups = k // k_a_word(w, x), -(-k // group_size(w, x))
     x_group = x_group_size(w, x)
     x_scales_row = -(-k // x_group) * x_scale_size(w, x)
     p = first
-    if rows == 1:
+    if rows == 1 and side_by_side(w, x) == 4:
         while p + 4 <= last:
             at = before + p
             direct_tile(
@@ -52,7 +54,7 @@ def multiply_tile(
                 x, row * k, k, x_scales, row * x_scales_row, x_scales_row, y, row * n + p * LANES, n,
             )  # fmt: skip
             p += 4
-    if rows <= max_rows_of_pairs(w, x):
+    if rows <= max_rows_of_pairs(w, x) and side_by_side(w, x) > 1:
         while p + 2 <= last:
             at = before + p
             direct_tile(

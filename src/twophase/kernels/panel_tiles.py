@@ -222,6 +222,7 @@ def _constant_of(value: Any) -> Any:
 is_ready = _constant_of(lambda operands: operands.ready)
 k_a_word = _constant_of(lambda operands: operands.k_a_word)
 k_a_factor = _constant_of(lambda operands: operands.k_a_factor)
+side_by_side = _constant_of(lambda operands: operands.side_by_side)
 group_size = _constant_of(lambda operands: operands.group or 1 << 40)  # of k
 x_group_size = _constant_of(lambda operands: operands.x_group or 1 << 40)  # of k
 x_scale_size = _constant_of(lambda operands: operands.x_scale_size)

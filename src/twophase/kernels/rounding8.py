@@ -55,9 +55,9 @@ def store_bytes(typingctx, w, array, at, value):  # type: ignore[no-untyped-def]
 
     def generate(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:
         _, array_, at_, value_ = args
-        ordered = b.shuffle_vector(value_, value_, ir.Constant(I32S, order))
+        whole_bytes = b.trunc(b.fptosi(value_, I32S), BYTES)
         address = b.bitcast(array_address(context, b, array, array_, at_), BYTES.as_pointer())
-        b.store(b.trunc(b.fptosi(ordered, I32S), BYTES), address, align=4)
+        b.store(b.shuffle_vector(whole_bytes, whole_bytes, ir.Constant(I32S, order)), address, align=4)
         return context.get_dummy_value()
 
     return types.void(w, array, types.intp, lanes_type), generate
