@@ -156,7 +156,9 @@ def rounded(matrix: np.ndarray, format: str) -> np.ndarray:
     return (q * np.repeat(scales, GROUP[format], axis=1)[:, : q.shape[1]]).reshape(matrix.shape)
 
 
-@pytest.mark.parametrize(("weights", "bound"), [("int8", 0.04), ("int4", 0.5), ("int8-a8", 0.06), ("int4-a8", 0.5)])
+@pytest.mark.parametrize(
+    ("weights", "bound"), [("int8", 0.04), ("int4", 0.5), ("int8-a8", 0.06), ("int4-a8", 0.5)]
+)
 def test_the_error_of_quantised_weights(weights: Format, bound: float, tmp_path: Path) -> None:
     """A share of the spread of logits, on random weights; real ones, of few large values, come out nearer."""
     model, ids = model_of("llama"), prompt_of(60, 2)

@@ -120,9 +120,7 @@ ROOMY = Limits(blocks=200, context_length=POSITIONS, max_tokens=POSITIONS)
 TIGHT = Limits(blocks=14, context_length=POSITIONS, max_tokens=24)
 
 
-def opened(
-    kind: str, seed: int, folder: Path, compute: Compute, weights: Format | None = None
-) -> OpenModel:
+def opened(kind: str, seed: int, folder: Path, compute: Compute, weights: Format | None = None) -> OpenModel:
     made(kind, seed).save_pretrained(folder)
     return load_model(find_model(str(folder), "real", compute, weights))
 

@@ -1,4 +1,4 @@
-"""Runs tests as on a processor with AVX512-VNNI, its dot product of bytes emulated; or as on one with nothing.
+"""Runs tests as on a processor with AVX512-VNNI, its dot product of bytes emulated; or with no such thing.
 
 python tests/kernels/emulated_bytes.py vnni|plain tests/kernels/test_linear.py ...
 """
@@ -10,8 +10,6 @@ from llvmlite import ir
 
 from twophase.kernels import byte_operands
 from twophase.kernels.lanes import integers
-
-real_multiply_add = byte_operands.ByteOperands.multiply_add
 
 
 def multiply_add(

@@ -132,7 +132,7 @@ def test_each_experts_rows_are_bit_for_bit_its_own_product(form: str, counts: li
 @pytest.mark.parametrize("form", ["int8-a8", "int4-a8"])
 @pytest.mark.parametrize(("rows", "n", "k"), [(1, 80, 1040), (2, 48, 16), (7, 64, 2080), (70, 176, 336)])
 def test_rows_of_8_bits_give_exactly_these_sums(form: str, rows: int, n: int, k: int, extreme: bool) -> None:
-    """Integers in int64, a group of 32 at a time; then one rounded multiplication and one rounded addition."""
+    """Integers in int64, a group of 32 at a time, scaled and added in its turn, each rounded once."""
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((rows, k), np.float32), rng.standard_normal((n, k), np.float32)
     if extreme:  # every product as large as can be, all of one sign and of both

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 KeptWeightsOption = Annotated[
     str | None,
     typer.Option(
-        "--weights", metavar="FORMAT", help="Keep matrices in bf16, int8, int4, int8-a8 or int4-a8.", show_default="--compute"
+        "--weights",
+        metavar="FORMAT",
+        help="Keep matrices in bf16, int8, int4, int8-a8 or int4-a8.",
+        show_default="--compute",
     ),
 ]
 KeptKVOption = Annotated[

@@ -123,9 +123,7 @@ class Packer:
 
     def _take(self, n: int, k: int, format: Format) -> Panels:
         values, scales = panel_sizes(n, k, format)
-        return Panels(
-            self._bytes(values, DTYPES[format]), self._bytes(scales, np.uint16), x_bits(format)
-        )
+        return Panels(self._bytes(values, DTYPES[format]), self._bytes(scales, np.uint16), x_bits(format))
 
     def _bytes(self, elements: int, dtype: DTypeLike) -> Array:
         size = elements * np.dtype(dtype).itemsize

@@ -75,7 +75,8 @@ def multiply_tile(
                 direct_tile(
                     height, part, w, (w_at,), scales, (scale_at,),
                     x, (row + done) * k + start, k,
-                    x_scales, (row + done) * x_scales_row + start // x_group * x_scale_size(w, x), x_scales_row,
+                    x_scales, (row + done) * x_scales_row + start // x_group * x_scale_size(w, x),
+                    x_scales_row,
                     y, (row + done) * n + p * LANES, n,
                 )  # fmt: skip
                 done += height

@@ -150,7 +150,6 @@ class Operands:
             return pair_products(b, w, x, total)
         return call(b, "llvm.fma.v16f32", x, w, total)
 
-
     def load_start(self, b: ir.IRBuilder, address: ir.Value) -> ir.Value:
         """What the sums of a group start at, which lies behind a scale of x where it isn't 0."""
         return integers(0)

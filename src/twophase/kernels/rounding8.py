@@ -49,9 +49,7 @@ def whole(typingctx, value):  # type: ignore[no-untyped-def]
 def store_bytes(typingctx, w, array, at, value):  # type: ignore[no-untyped-def]
     """array[at : at + 16] = lanes that are integers, in the order in which words of w hold their k."""
     operands = ByteOperands(w.dtype)
-    order = [
-        first + k for first in range(0, LANES, operands.k_a_word) for k in operands.order_of_k()
-    ]
+    order = [first + k for first in range(0, LANES, operands.k_a_word) for k in operands.order_of_k()]
 
     def generate(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:
         _, array_, at_, value_ = args
@@ -79,7 +77,9 @@ def start_of(typingctx, w, value):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def round_rows_to_bytes(first: int, last: int, x: Any, w: Any, rounded: Any, starts: Any, scales: Any) -> None:
+def round_rows_to_bytes(
+    first: int, last: int, x: Any, w: Any, rounded: Any, starts: Any, scales: Any
+) -> None:
     k, nothing = x.shape[1], splat(np.float32(0))
     groups = -(-k // X_GROUP)
     for row in range(first, last):

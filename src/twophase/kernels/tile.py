@@ -186,14 +186,9 @@ def tile_function(
             x_scales, x_scales_row = rest[2 * panels : 2 * panels + 2]
             x_scale_at = []
             for row in range(rows):
-                offset = b.add(
-                    b.mul(x_scales_row, I64(row)), b.mul(number, I64(4 * operands.x_scale_size))
-                )
+                offset = b.add(b.mul(x_scales_row, I64(row)), b.mul(number, I64(4 * operands.x_scale_size)))
                 x_scale_at.append(b.gep(x_scales, [offset], source_etype=I8))
-            starts = [
-                operands.load_start(b, b.gep(at, [I64(4)], source_etype=I8))
-                for at in x_scale_at
-            ]
+            starts = [operands.load_start(b, b.gep(at, [I64(4)], source_etype=I8)) for at in x_scale_at]
             sums = product(first, end, [start for start in starts for _ in range(panels)])
             w_scales = []
             for panel in range(panels):
