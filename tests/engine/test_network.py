@@ -179,7 +179,7 @@ def test_the_arena_holds_every_matrix_and_nothing_else(kind: str, weights: Forma
 def _panels(found: object) -> Iterator[np.ndarray]:
     """Of everything within."""
     if isinstance(found, Panels):
-        yield from found
+        yield from (found.values, found.scales)
     elif isinstance(found, tuple) and not isinstance(found, Norm):
         for each in found:
             yield from _panels(each)

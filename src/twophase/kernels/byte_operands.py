@@ -58,7 +58,7 @@ class ByteOperands(Operands):
         a_vector = ours.REGISTERS_A_VECTOR  # where these are several, a part's products come one by one
         others = 4 if self.format == "int8" else 2 if self.ready else 3
         if a_vector == 1:
-            others = 6 if self.ready else 7
+            others = 6 if self.ready else 9
         vectors = panels if self.ready else 2 * panels
         return max(1, min(16, (ours.REGISTERS - others) // a_vector // panels - vectors // panels))
 
