@@ -17,7 +17,7 @@ def file_of(weights: str) -> str:
     """F16 in place of BF16 where the processor has no BF16 products: a fifth faster there."""
     if weights == "bf16":
         return f"model-{'bf16' if 'avx512_bf16' in Path('/proc/cpuinfo').read_text() else 'f16'}.gguf"
-    return FILES[weights]
+    return FILES[weights.removesuffix("-a8")]
 
 
 class LlamaCpp:

@@ -156,7 +156,9 @@ def rounded(matrix: np.ndarray, format: str) -> np.ndarray:
     return (q * np.repeat(scales, GROUP[format], axis=1)[:, : q.shape[1]]).reshape(matrix.shape)
 
 
-@pytest.mark.parametrize(("weights", "bound"), [("int8", 0.04), ("int4", 0.5)])
+@pytest.mark.parametrize(
+    ("weights", "bound"), [("int8", 0.04), ("int4", 0.5), ("int8-a8", 0.06), ("int4-a8", 0.5)]
+)
 def test_the_error_of_quantised_weights(weights: Format, bound: float, tmp_path: Path) -> None:
     """A share of the spread of logits, on random weights; real ones, of few large values, come out nearer."""
     model, ids = model_of("llama"), prompt_of(60, 2)
@@ -165,7 +167,7 @@ def test_the_error_of_quantised_weights(weights: Format, bound: float, tmp_path:
     assert np.sqrt(np.mean((ours - truth) ** 2)) < bound * np.std(truth)
 
 
-@pytest.mark.parametrize("weights", ["bf16", "float32", "int8", "int4"])
+@pytest.mark.parametrize("weights", ["bf16", "float32", "int8", "int4", "int8-a8", "int4-a8"])
 @pytest.mark.parametrize("kind", ["qwen2", "llama", "qwen2_moe"])
 def test_the_arena_holds_every_matrix_and_nothing_else(kind: str, weights: Format, tmp_path: Path) -> None:
     network = Engine(families.saved(model_of(kind), tmp_path), "float32", weights=weights).network
@@ -177,7 +179,7 @@ def test_the_arena_holds_every_matrix_and_nothing_else(kind: str, weights: Forma
 def _panels(found: object) -> Iterator[np.ndarray]:
     """Of everything within."""
     if isinstance(found, Panels):
-        yield from found
+        yield from (found.values, found.scales)
     elif isinstance(found, tuple) and not isinstance(found, Norm):
         for each in found:
             yield from _panels(each)

@@ -14,6 +14,7 @@ from twophase.engine.executor import Executor
 from twophase.engine.kv import KVFormat, new_pool
 from twophase.engine.network import Compute
 from twophase.engine.open import OpenModel, find_model, load_model
+from twophase.engine.packer import Format
 from twophase.engine.sampling import Sampling, TokenLogprobs
 from twophase.records import RequestRecord
 from twophase.scheduler.clock import VirtualClock
@@ -25,7 +26,13 @@ from twophase.scheduler.scheduler import Scheduler
 
 POSITIONS, OUTPUT = 160, 24
 VOCABULARY = 499
-MODELS = (("qwen3", "bf16"), ("gemma3", "float32"), ("qwen3_moe", "bf16"))
+MODELS = (
+    ("qwen3", "bf16", None),
+    ("gemma3", "float32", None),
+    ("qwen3_moe", "bf16", None),
+    ("qwen3_moe", "bf16", "int8-a8"),
+    ("qwen3", "bf16", "int4-a8"),
+)
 Answer = tuple[list[int], list[TokenLogprobs]]
 Alone = tuple[OpenModel, dict[int, Answer]]
 
@@ -97,11 +104,11 @@ def served(
     return {key: (outputs[key], list(executor.logprobs(key))) for key in requests}, log.requests
 
 
-@pytest.fixture(scope="module", params=MODELS, ids=" ".join)
+@pytest.fixture(scope="module", params=MODELS, ids=lambda own: " ".join(filter(None, own)))
 def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Alone:
     """The model, and what each request is answered when nobody else is there."""
-    kind, compute = request.param
-    model = opened(kind, 3, tmp_path_factory.mktemp("model"), compute)
+    kind, compute, weights = request.param
+    model = opened(kind, 3, tmp_path_factory.mktemp("model"), compute, weights)
     limits = Limits(blocks=16, context_length=POSITIONS, prefix_cache=False)
     answers = {}
     for key, each in enumerate(asked()):
@@ -113,9 +120,9 @@ ROOMY = Limits(blocks=200, context_length=POSITIONS, max_tokens=POSITIONS)
 TIGHT = Limits(blocks=14, context_length=POSITIONS, max_tokens=24)
 
 
-def opened(kind: str, seed: int, folder: Path, compute: Compute) -> OpenModel:
+def opened(kind: str, seed: int, folder: Path, compute: Compute, weights: Format | None = None) -> OpenModel:
     made(kind, seed).save_pretrained(folder)
-    return load_model(find_model(str(folder), "real", compute))
+    return load_model(find_model(str(folder), "real", compute, weights))
 
 
 def everybody() -> dict[int, Wanted]:

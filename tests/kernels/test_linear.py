@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twophase.kernels.linear import grouped_linear, linear
-from twophase.kernels.packing import DTYPES, FORMATS, Panels, pack_panels, panel_sizes
-from twophase.kernels.quantising import dequantise, quantise_panels
+from twophase.kernels.packing import DTYPES, FORMATS, Panels, pack_panels, panel_sizes, x_bits
+from twophase.kernels.quantising import dequantise, quantise, quantise_panels
 from twophase.kernels.tile import activation_dtype
 
 THREADS = 2
@@ -26,8 +26,10 @@ def to_float32(bf16: np.ndarray) -> np.ndarray:
 def packed(w: np.ndarray, form: str) -> tuple[Panels, np.ndarray]:
     """Panels, and the matrix that they stand for."""
     values, scales = panel_sizes(*w.shape, form)
-    panels = Panels(np.empty(values, DTYPES[form]), np.empty(scales, np.uint16 if scales else np.float32))
-    if form in ("int8", "int4"):
+    panels = Panels(
+        np.empty(values, DTYPES[form]), np.empty(scales, np.uint16 if scales else np.float32), x_bits(form)
+    )
+    if scales:
         quantise_panels(w, form, panels)
         return panels, dequantise(panels, *w.shape)
     stored = to_bf16(w) if form == "bf16" else w
@@ -36,14 +38,15 @@ def packed(w: np.ndarray, form: str) -> tuple[Panels, np.ndarray]:
 
 
 def rounding_bound(x: np.ndarray, w: np.ndarray, form: str) -> np.ndarray:
-    """What rounding x to 16 bits by groups of k can change: half a 32767th of a group's largest, each."""
-    group = {"int8": 128, "int4": 32}.get(form)
-    if not group:
+    """What rounding x by groups of k can change: half a 32767th of a group's largest, each, or a 127th."""
+    known = {"int8": (128, 32767), "int4": (32, 32767), "int8-a8": (32, 127), "int4-a8": (32, 127)}
+    if form not in known:
         return np.zeros((len(x), len(w)))
+    group, steps = known[form]
     half_steps = np.zeros(x.shape)
     for first in range(0, x.shape[1], group):
         part = slice(first, first + group)
-        half_steps[:, part] = np.abs(x[:, part]).max(axis=1, keepdims=True) / 65534
+        half_steps[:, part] = np.abs(x[:, part]).max(axis=1, keepdims=True) / (2 * steps)
     return half_steps @ np.abs(w.T)
 
 
@@ -84,9 +87,10 @@ def test_product_equals_numpy(form: str, rows: int, n: int, k: int) -> None:
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("rows", [2, 30])
 def test_bias_is_added_to_every_row(form: str, rows: int) -> None:
-    x, w, exact = operands(form, rows, 48, 32)
+    taken, panels, x, w = matrices(form, rows, 48, 32)
     bias = np.arange(48, dtype=np.float32)
-    assert np.abs(run(x, w, bias, 48) - (exact + bias)).max() < 1e-2
+    error = np.abs(run(taken, panels, bias, 48) - (x @ w.T + bias))
+    assert (error < 1e-4 + rounding_bound(x, w, form)).all()
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -119,6 +123,33 @@ def test_each_experts_rows_are_bit_for_bit_its_own_product(form: str, counts: li
     y = np.full((len(x), n), np.nan, np.float32)
     grouped_linear(x, w, starts, y, THREADS)
     for expert in range(experts):
-        values, scales = (array.reshape(experts, -1)[expert] for array in w)
+        values, scales = (array.reshape(experts, -1)[expert] for array in (w.values, w.scales))
         rows = slice(starts[expert], starts[expert + 1])
-        assert np.array_equal(y[rows], run(x[rows], Panels(values, scales), NO_BIAS, n))
+        assert np.array_equal(y[rows], run(x[rows], Panels(values, scales, w.x_bits), NO_BIAS, n))
+
+
+@pytest.mark.parametrize("extreme", [False, True])
+@pytest.mark.parametrize("form", ["int8-a8", "int4-a8"])
+@pytest.mark.parametrize(("rows", "n", "k"), [(1, 80, 1040), (2, 48, 16), (7, 64, 2080), (70, 176, 336)])
+def test_rows_of_8_bits_give_exactly_these_sums(form: str, rows: int, n: int, k: int, extreme: bool) -> None:
+    """Integers in int64, a group of 32 at a time, scaled and added in its turn, each rounded once."""
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((rows, k), np.float32), rng.standard_normal((n, k), np.float32)
+    if extreme:  # every product as large as can be, all of one sign and of both
+        x, w = np.where(rng.random((rows, 1)) < 0.5, x > 9, np.sign(x)) * 2 + 1, np.full_like(w, -1)
+        x, w[::3] = x.astype(np.float32), 1
+    panels, _ = packed(w, form)
+    q, w_scales = quantise(w, form)
+    groups = -(-k // 32)
+    parts, q_parts = (
+        np.pad(each, ((0, 0), (0, groups * 32 - k))).reshape(len(each), groups, 32) for each in (x, q)
+    )
+    top = np.abs(parts).max(axis=2)
+    whole = np.rint(parts * (np.float32(127) / top)[..., None]).astype(np.int64)
+    sums = np.einsum("rgi,ngi->rng", whole, q_parts.astype(np.int64))
+    scale_of = np.arange(groups) * 32 // {"int8-a8": 128, "int4-a8": 32}[form]
+    exact = np.zeros((rows, n), np.float32)
+    for group in range(groups):
+        scales = (top[:, None, group] / np.float32(127)) * w_scales[None, :, scale_of[group]]
+        exact = (sums[:, :, group] * scales.astype(np.float64) + exact).astype(np.float32)
+    assert np.array_equal(run(x, panels, NO_BIAS, n), exact)

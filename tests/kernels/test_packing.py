@@ -16,7 +16,7 @@ from twophase.kernels.packing import (
 from twophase.kernels.quantising import dequantise, quantise, quantise_panels
 
 N, K = 48, 272
-GROUP = {"int8": 128, "int4": 32}
+GROUP = {"int8": 128, "int4": 32, "int8-a8": 128, "int4-a8": 32}
 
 
 def random_matrix() -> np.ndarray:
@@ -33,7 +33,7 @@ def bf16(values: np.ndarray) -> np.ndarray:
 
 
 def pack(matrix: np.ndarray, form: str, out: Panels) -> None:
-    if form in ("int8", "int4"):
+    if form in GROUP:
         quantise_panels(matrix, form, out)
     else:
         pack_panels(bf16(matrix) if form == "bf16" else matrix, out.values)

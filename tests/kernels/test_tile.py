@@ -7,7 +7,7 @@ import pytest
 from llvmlite import ir
 from numba import types
 
-from twophase.kernels import operands, tile
+from twophase.kernels import byte_operands, operands, pairing, tile
 
 TYPES = {
     "bf16": types.uint16,
@@ -15,6 +15,7 @@ TYPES = {
     "int16": types.int16,
     "int8": types.int8,
     "int4": types.uint8,
+    "bytes": types.uint32,
 }
 
 
@@ -28,11 +29,13 @@ def assembly(
     stride: int = 0,
     group: int = 0,
     vnni: bool = True,
+    registers: tuple[int, int] = (32, 1),  # and of them, a vector's
 ) -> str:
     """The tile of `rows` (None: the most), by default for an AVX-512 processor."""
-    monkeypatch.setattr(operands, "REGISTERS", 32)
-    monkeypatch.setattr(operands, "REGISTERS_A_VECTOR", 1)
+    monkeypatch.setattr(operands, "REGISTERS", registers[0])
+    monkeypatch.setattr(operands, "REGISTERS_A_VECTOR", registers[1])
     monkeypatch.setattr(operands, "HAS_INT16_DOT", vnni)
+    monkeypatch.setattr(byte_operands, "HAS_BYTE_DOT", vnni)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()
@@ -40,7 +43,7 @@ def assembly(
     module.triple = llvm.get_default_triple()
     if not module.triple.startswith("x86_64"):
         pytest.skip("an x86 target")
-    own = operands.Operands(TYPES[w], TYPES[x])
+    own = pairing.operands_between(TYPES[w], TYPES[x])
     rows = rows or own.max_rows(panels)
     tile.tile_function(module, own, rows, panels, stride, group).linkage = "external"
     machine = llvm.Target.from_triple(module.triple).create_target_machine(cpu=cpu, opt=3)
@@ -81,3 +84,26 @@ def test_integers_on_avx2_stay_in_registers(monkeypatch, w, group, rows_and_pane
     text = assembly(monkeypatch, "haswell", w, "int16", *rows_and_panels, group=group, vnni=False)
     assert re.findall("vpmaddwd", text)
     assert not re.findall(r"ymm\d+.*rsp|rsp.*ymm", text)
+
+
+@pytest.mark.parametrize("rows_and_panels", [(1, 4), (None, 1), (None, 2)])
+@pytest.mark.parametrize(
+    ("w", "parts", "stride", "group"),
+    [("int8", 1, 0, 8), ("int4", 2, 0, 4), ("int8", 1, 14, 8), ("bytes", 1, 14, 8)],
+)
+def test_bytes_are_dot_products_of_four_without_spills(monkeypatch, w, parts, stride, group, rows_and_panels):
+    text = assembly(monkeypatch, "icelake-server", w, "int8", *rows_and_panels, stride, group)
+    assert len(re.findall("vpdpbusd", text)) >= parts
+    assert "vpmadd" not in text
+    assert len(re.findall(r"zmm\d+.*rsp|rsp.*zmm", text)) <= 4  # at the end of a group
+
+
+@pytest.mark.parametrize("rows_and_panels", [(1, 2), (None, 1)])
+@pytest.mark.parametrize(("w", "stride", "group"), [("int8", 0, 8), ("int4", 0, 4), ("bytes", 6, 8)])
+def test_bytes_on_avx2_stay_in_registers(monkeypatch, w, stride, group, rows_and_panels):
+    monkeypatch.setattr(byte_operands, "HAS_BYTE_PAIRS", True)
+    text = assembly(
+        monkeypatch, "haswell", w, "int8", *rows_and_panels, stride, group, vnni=False, registers=(16, 2)
+    )
+    assert re.findall("vpmaddubsw", text)
+    assert len(re.findall(r"ymm\d+.*rsp|rsp.*ymm", text)) <= 4  # at the end of a group

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 KeptWeightsOption = Annotated[
     str | None,
     typer.Option(
-        "--weights", metavar="FORMAT", help="Keep matrices in bf16, int8 or int4.", show_default="--compute"
+        "--weights",
+        metavar="FORMAT",
+        help="Keep matrices in bf16, int8, int4, int8-a8 or int4-a8.",
+        show_default="--compute",
     ),
 ]
 KeptKVOption = Annotated[
@@ -26,9 +29,12 @@ KeptKVOption = Annotated[
 
 def kept_formats(weights: str | None, kv: str, compute: str) -> "tuple[Format | None, KVFormat]":
     """What the engine keeps matrices (None: the compute type) and KV cache in. InputError for all others."""
-    formats: dict[str | None, Format | None] = {None: None, "bf16": "bf16", "int8": "int8", "int4": "int4"}
+    formats: dict[str | None, Format | None] = {
+        **{None: None, "bf16": "bf16", "int8": "int8", "int4": "int4"},
+        **{"int8-a8": "int8-a8", "int4-a8": "int4-a8"},
+    }
     if weights not in formats:
-        raise InputError(f"--weights {weights}: the engine keeps bf16, int8 or int4")
+        raise InputError(f"--weights {weights}: the engine keeps bf16, int8, int4, int8-a8 or int4-a8")
     if kv not in ("bf16", "int8"):
         raise InputError(f"--kv {kv}: the engine keeps bf16 or int8")
     if compute == "float32":

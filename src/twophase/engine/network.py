@@ -100,7 +100,8 @@ def forward(
     h, y = (buffer(use, rows, width) for use in ("h", "y"))
     x = buffer("x", rows, width, x_type)
     embed(
-        *network.embedding, batch.ids, np.float32(spec.embedding_scale), network.positions,
+        network.embedding.values, network.embedding.scales,
+        batch.ids, np.float32(spec.embedding_scale), network.positions,
         batch.positions, h, threads,
     )  # fmt: skip
     norm(h, *network.layers[0].attention_norm, spec.d_model, eps, centred, x, threads)

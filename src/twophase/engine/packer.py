@@ -12,14 +12,15 @@ from twophase.engine.feed_forward import NOTHING
 from twophase.engine.network import Compute, Norm
 from twophase.engine.scratch import Array
 from twophase.engine.tensors import WeightSource
-from twophase.kernels.packing import DTYPES, Panels, pack_panels, panel_rows, panel_sizes
+from twophase.kernels.operands import GROUP
+from twophase.kernels.packing import DTYPES, Panels, pack_panels, panel_rows, panel_sizes, x_bits
 from twophase.kernels.quantising import quantise_panels
 
 CHUNK_ROWS = 1 << 11  # read and converted at a time: what stays in cache; a multiple of 16
 Progress = Callable[[float], None]
-Format = Literal["bf16", "float32", "int8", "int4"]
+Format = Literal["bf16", "float32", "int8", "int4", "int8-a8", "int4-a8"]
 # What an int4 model's head (and embedding, where they are one) is kept in: it is the most sensitive matrix.
-HEADS: dict[Format, Format] = {"int4": "int8"}
+HEADS: dict[Format, Format] = {"int4": "int8", "int4-a8": "int8-a8"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Packer:
                 split = chunk.reshape(len(chunk), groups, -1)
                 whole[:, :, : split.shape[2]] = split
                 rows = panel_rows(panels, start, start + len(chunk), n)
-                if format in ("int8", "int4"):
+                if format in GROUP:
                     quantise_panels(whole.reshape(-1, k), format, rows)
                 else:
                     pack_panels(whole.reshape(-1, k), rows.values)
@@ -122,7 +123,7 @@ class Packer:
 
     def _take(self, n: int, k: int, format: Format) -> Panels:
         values, scales = panel_sizes(n, k, format)
-        return Panels(self._bytes(values, DTYPES[format]), self._bytes(scales, np.uint16))
+        return Panels(self._bytes(values, DTYPES[format]), self._bytes(scales, np.uint16), x_bits(format))
 
     def _bytes(self, elements: int, dtype: DTypeLike) -> Array:
         size = elements * np.dtype(dtype).itemsize

@@ -7,7 +7,15 @@ import numpy as np
 from twophase.kernels.blocks import EXPERT, FIRST_ROW, LAST_ROW
 from twophase.kernels.compiling import kernel
 from twophase.kernels.lanes import LANES, load, next_task, splat, store
-from twophase.kernels.panel_tiles import direct_tile, group_size, k_a_word, max_rows_of_pairs
+from twophase.kernels.panel_tiles import (
+    direct_tile,
+    group_size,
+    k_a_word,
+    max_rows_of_pairs,
+    side_by_side,
+    x_group_size,
+    x_scale_size,
+)
 from twophase.kernels.threads import share_out
 from twophase.kernels.tile import max_rows
 
@@ -29,26 +37,29 @@ def multiply_tile(
 ) -> None:
     """y[row : row + rows] += x · panels first..last, which lie behind `before` others.
 
-    One tile of rows takes whole panels, one row several side by side, for sums enough to be under way.
+    One tile of rows takes whole panels, one row of most formats several side by side, for sums enough to be
+    under way.
     """
     n, k = y.shape[1], x.shape[1]
     words, groups = k // k_a_word(w, x), -(-k // group_size(w, x))
+    x_group = x_group_size(w, x)
+    x_scales_row = -(-k // x_group) * x_scale_size(w, x)
     p = first
-    if rows == 1:
+    if rows == 1 and side_by_side(w, x) == 4:
         while p + 4 <= last:
             at = before + p
             direct_tile(
                 1, words, w, (at * words, (at + 1) * words, (at + 2) * words, (at + 3) * words),
                 scales, (at * groups, (at + 1) * groups, (at + 2) * groups, (at + 3) * groups),
-                x, row * k, k, x_scales, row * groups, groups, y, row * n + p * LANES, n,
+                x, row * k, k, x_scales, row * x_scales_row, x_scales_row, y, row * n + p * LANES, n,
             )  # fmt: skip
             p += 4
-    if rows <= max_rows_of_pairs(w, x):
+    if rows <= max_rows_of_pairs(w, x) and side_by_side(w, x) > 1:
         while p + 2 <= last:
             at = before + p
             direct_tile(
                 rows, words, w, (at * words, (at + 1) * words), scales, (at * groups, (at + 1) * groups),
-                x, row * k, k, x_scales, row * groups, groups, y, row * n + p * LANES, n,
+                x, row * k, k, x_scales, row * x_scales_row, x_scales_row, y, row * n + p * LANES, n,
             )  # fmt: skip
             p += 2
     most = max_rows(w, x)
@@ -64,7 +75,8 @@ def multiply_tile(
                 direct_tile(
                     height, part, w, (w_at,), scales, (scale_at,),
                     x, (row + done) * k + start, k,
-                    x_scales, (row + done) * groups + start // group_size(w, x), groups,
+                    x_scales, (row + done) * x_scales_row + start // x_group * x_scale_size(w, x),
+                    x_scales_row,
                     y, (row + done) * n + p * LANES, n,
                 )  # fmt: skip
                 done += height
@@ -105,5 +117,5 @@ def few_rows(
     counter: Any,
     threads: int,
 ) -> None:
-    """y = x · w + bias, x: bf16, float32, or int16 with scales; a task is panels ends[i]..ends[i + 1]."""
+    """y = x · w + bias, x: bf16, float32, or integers with scales; a task is panels ends[i]..ends[i + 1]."""
     share_out(multiply_few, threads, threads, (x, x_scales, w, scales, bias, blocks, ends, y, counter))

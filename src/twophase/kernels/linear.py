@@ -12,9 +12,11 @@ from twophase.kernels.blocks import blocks_of
 from twophase.kernels.few_rows import few_rows
 from twophase.kernels.lanes import LANES
 from twophase.kernels.many_rows import many_rows
-from twophase.kernels.operands import FORMATS, GROUP, operands_of
+from twophase.kernels.operands import FORMATS, GROUP, X_GROUP
 from twophase.kernels.packing import Panels, aligned
+from twophase.kernels.pairing import operands_of
 from twophase.kernels.rounding import round_to_int16
+from twophase.kernels.rounding8 import round_to_int8
 from twophase.kernels.tile import PANELS
 
 Array = NDArray[Any]
@@ -28,7 +30,8 @@ MOST_VIEWS = 1000
 _kept = threading.local()  # scratch memory, and views of it
 NO_BIAS = np.zeros(0, np.float32)
 NO_SCALES = np.zeros(0, np.float32)
-FEW = {"bf16": 20, "bf16_dot": 14, "float32": 12, "int8": 20, "int4": 16}  # rows for which x isn't packed
+# rows for which x isn't packed
+FEW = {"bf16": 20, "bf16_dot": 14, "float32": 12, "int8": 20, "int4": 16, "int8_a8": 20, "int4_a8": 16}
 
 
 def linear(x: Array, w: Panels, bias: Array, y: Array, threads: int) -> None:
@@ -66,11 +69,17 @@ def grouped_linear(x: Array, w: Panels, starts: Array, y: Array, threads: int) -
 
 
 def _taken(x: Array, w: Panels, threads: int) -> tuple[Array, Array]:
-    """x as these weights take it: as it is, or rounded to int16 with its scales [rows, groups], flat."""
+    """x as these weights take it: as it is, or rounded to int16 or int8 with its scales by groups, flat."""
     group = GROUP.get(FORMATS[numba.from_dtype(w.values.dtype)])
     if not group:
         return x, NO_SCALES
     rows, k = x.shape
+    if w.x_bits == 8:
+        rounded = _scratch("bytes", rows * k, np.dtype(np.int8))
+        starts = _scratch("starts", 2 * rows * -(-k // X_GROUP), np.dtype(np.int32))
+        scales = starts.view(np.float32)
+        round_to_int8(x, w.values, rounded, starts, scales, threads)
+        return rounded.reshape(rows, k), scales
     rounded = _scratch("rounded", rows * k, np.dtype(np.int16))
     scales = _scratch("scales", rows * -(-k // group), np.dtype(np.float32))
     round_to_int16(x, group, rounded, scales, threads)
@@ -122,7 +131,9 @@ def _many(
     ends = _ends(y.shape[1] // LANES, len(blocks), threads, most_panels)
     packed = _scratch("packed", tiles * most * x.shape[1], x.dtype)
     sums = _scratch("sums", threads * rows * side * LANES, np.dtype(np.float32)).reshape(threads, -1)
-    buffer = _scratch("buffer", threads * PANELS * K_BLOCK * LANES, x.dtype).reshape(threads, -1)
+    buffer_type = np.dtype(np.uint32) if x.dtype == np.int8 else x.dtype
+    buffer_size = threads * PANELS * K_BLOCK * LANES * x.itemsize // buffer_type.itemsize
+    buffer = _scratch("buffer", buffer_size, buffer_type).reshape(threads, -1)
     many_rows(
         x, x_scales, w.values, w.scales, bias, blocks, tiles, K_BLOCK, ends, side, y,
         packed, sums, buffer, np.zeros(1, np.int64), threads,

@@ -18,6 +18,8 @@ from twophase.kernels.panel_tiles import (
     packed_tile,
     ready,
     unpack,
+    x_group_size,
+    x_scale_size,
 )
 from twophase.kernels.threads import share_out
 from twophase.kernels.tile import PANELS
@@ -73,6 +75,8 @@ def multiply_block(
     """sums += a block of rows · panels first..last, which lie behind `before` others."""
     most = max_packed_rows(w, packed)
     words, groups = k // k_a_word(w, packed), -(-k // group_size(w, packed))
+    x_group, x_scale = x_group_size(w, packed), x_scale_size(w, packed)
+    x_scales_row = -(-k // x_group) * x_scale
     source = ready(w, packed, buffer)
     count = -(-rows // most)
     tile_rows, taller = rows // count, rows % count
@@ -90,23 +94,23 @@ def multiply_block(
             x_at = start * most * tiles + first_tile * most * size
             share = part * side * 64 // count  # of what follows: each tile prefetches as much
             next_at, next_step = following * 64, share // factors
-            row, xs_at = 0, first_row * groups + start // group_size(w, packed)
+            row, xs_at = 0, first_row * x_scales_row + start // x_group * x_scale
             for i in range(count):
                 height = tile_rows + (1 if i < taller else 0)
                 if PANELS == 2 and side == 2:
                     packed_tile(
                         height, factors, source, (at0, at1),
-                        scales, (scale, scale + groups), packed, x_at, x_scales, xs_at, groups,
+                        scales, (scale, scale + groups), packed, x_at, x_scales, xs_at, x_scales_row,
                         sums, (out + row * 2) * LANES, w, next_at, next_step,
                     )  # fmt: skip
                 else:
                     packed_tile(
                         height, factors, source, (at0,), scales, (scale,),
-                        packed, x_at, x_scales, xs_at, groups, sums, (out + row) * LANES,
+                        packed, x_at, x_scales, xs_at, x_scales_row, sums, (out + row) * LANES,
                         w, next_at, next_step,
                     )  # fmt: skip
                 row, x_at, next_at = row + height, x_at + most * size, next_at + share
-                xs_at += height * groups
+                xs_at += height * x_scales_row
 
 
 @kernel

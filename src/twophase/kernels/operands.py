@@ -8,16 +8,15 @@ A panel is a stream of words, 32 bits for each of 16 outputs, one word after ano
     int4      eight k: 2j in nibble j of the low half, 2j + 1 in nibble j of the high half
 
 bf16 meets rows of float32, or of bf16 where the processor multiplies these. Integers meet rows rounded to 16
-bits by groups of k: pairs of products are summed exactly, in int32, and only a group's sum is scaled.
+bits by groups of k: pairs of products are summed exactly, in int32, and only a group's sum is scaled; or to
+8 bits (byte_operands.py).
 
 Pages of KV in int8 hold their four k in order and meet float32 or bf16, in which q · 2^24 is exact: as it
 stands in a word's top bits, which costs a shift and a mask.
 """
 
-from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import binding, ir
 from numba import types
@@ -30,14 +29,18 @@ HAS_INT16_DOT = bool(FEATURES.get("avx512vnni"))
 REGISTERS_A_VECTOR = 1 if FEATURES.get("avx512f") else 2 if FEATURES.get("avx2") else 4
 REGISTERS = 32 if FEATURES.get("avx512f") or FEATURES.get("neon") else 16
 WORD_BYTES = 4 * LANES
-K_A_WORD = {"float32": 1, "bf16": 2, "int16": 2, "int8": 4, "int4": 8}
+K_A_WORD = {"float32": 1, "bf16": 2, "int16": 2, "bytes": 4, "int8": 4, "int4": 8}
 GROUP = {"int8": 128, "int4": 32}  # of k, with one scale an output
+A8 = "-a8"  # behind a format: rows that meet its integers are rounded to 8 bits, not 16
+GROUP |= {form + A8: group for form, group in GROUP.items()}
+X_GROUP = 32  # of k, with one scale a row, where rows are rounded to 8 bits
 FORMATS = {
     types.float32: "float32",
     types.uint16: "bf16",
     types.int16: "int16",  # what integers are unpacked to
     types.int8: "int8",
     types.uint8: "int4",
+    types.uint32: "bytes",  # what int4 is unpacked to where rows are rounded to 8 bits
 }
 
 
@@ -79,6 +82,16 @@ class Operands:
         self.parts = self.k_a_word // self.k_a_factor
         self.group = GROUP.get(self.format, 0) if self.integer else 0
         self.sum_type = I32S if self.integer else F32S
+        # of k, with one scale of x; the 32-bit words that this takes; how many there are to one of w
+        self.x_group, self.x_scale_size, self.x_groups = self.group, 1, 1
+
+    @property
+    def side_by_side(self) -> int:
+        """Panels that one row takes at once: chains of float32 sums take several, but one stream reads best.
+
+        Of int4, whose panels are the shortest, one: a tenth faster than four, from memory.
+        """
+        return 1 if self.integer and self.format == "int4" else 4
 
     @property
     def unpacked(self) -> "Operands":
@@ -137,6 +150,14 @@ class Operands:
             return pair_products(b, w, x, total)
         return call(b, "llvm.fma.v16f32", x, w, total)
 
+    def load_start(self, b: ir.IRBuilder, address: ir.Value) -> ir.Value:
+        """What the sums of a group start at, which lies behind a scale of x where it isn't 0."""
+        return integers(0)
+
+    def total(self, b: ir.IRBuilder, sums: ir.Value) -> ir.Value:
+        """A group's sums, in int32."""
+        return sums
+
 
 # An addition that LLVM doesn't see into: it would first gather a chain's products, in memory.
 binding.initialize_native_asmparser()
@@ -179,9 +200,3 @@ def k_of_a_word(typingctx, w):  # type: ignore[no-untyped-def]
     """How many k of each lane lie side by side in panels of this type."""
     count = K_A_WORD[FORMATS[w.dtype]]
     return types.intp(w), lambda context, b, signature, args: I64(count)
-
-
-@cache
-def operands_of(w: np.dtype[Any], x: np.dtype[Any]) -> Operands:
-    """Of arrays with these element types."""
-    return Operands(numba.from_dtype(w), numba.from_dtype(x))

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from twophase.kernels.lanes import LANES
-from twophase.kernels.operands import GROUP
+from twophase.kernels.operands import A8, GROUP
 
 CACHE_LINE = 64
-FORMATS = ("bf16", "float32", "int8", "int4")
 DTYPES = {"bf16": np.uint16, "float32": np.float32, "int8": np.int8, "int4": np.uint8}
-BITS = {"bf16": 16, "float32": 32, "int8": 8, "int4": 4}
+DTYPES |= {form + A8: DTYPES[form] for form in ("int8", "int4")}
+FORMATS = tuple(DTYPES)
+BITS = {"bf16": 16, "float32": 32, "int8": 8, "int4": 4, "int8-a8": 8, "int4-a8": 4}
 
 
 class Panels(NamedTuple):
@@ -23,6 +24,7 @@ class Panels(NamedTuple):
 
     values: NDArray[Any]  # uint16 (bf16), float32, int8, uint8 (int4, two to a byte)
     scales: NDArray[Any]  # bf16 bits [n/16][groups][16]; empty for bf16 and float32
+    x_bits: int = 16  # that rows are rounded to which meet integers
 
 
 def padded(size: int) -> int:
@@ -39,6 +41,11 @@ def aligned(shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     return raw[start : len(raw) - CACHE_LINE + start].view(dtype).reshape(shape)
 
 
+def x_bits(format: str) -> int:
+    """What rows are rounded to that meet weights of a quantised format."""
+    return 8 if format.endswith(A8) else 16
+
+
 def panel_sizes(n: int, k: int, format: str) -> tuple[int, int]:
     """Elements of `values` and of `scales` of a matrix [n, k]."""
     scales = n * -(-k // GROUP[format]) if format in GROUP else 0
@@ -52,9 +59,11 @@ def panel_bytes(n: int, k: int, format: str) -> int:
 
 def panel_rows(panels: Panels, first: int, last: int, n: int) -> Panels:
     """Views of rows first..last, multiples of 16, of a matrix of n rows."""
-    return Panels(
-        *(array[array.size // n * first : array.size // n * last] for array in panels)  # size: whole rows
+    values, scales = (
+        array[array.size // n * first : array.size // n * last]  # size: whole rows
+        for array in (panels.values, panels.scales)
     )
+    return Panels(values, scales, panels.x_bits)
 
 
 def pack_panels(matrix: NDArray[Any], out: NDArray[Any]) -> None:

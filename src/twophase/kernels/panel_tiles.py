@@ -8,7 +8,8 @@ from numba.core import cgutils
 
 from twophase.kernels.compiling import intrinsic
 from twophase.kernels.lanes import I1, I8, I32, I64, POINTER, array_address
-from twophase.kernels.operands import WORD_BYTES, Operands
+from twophase.kernels.operands import WORD_BYTES
+from twophase.kernels.pairing import operands_between
 from twophase.kernels.tile import PANELS, SCALE_BYTES, emit_rows, most_rows, tile_function
 
 max_rows_of_pairs = most_rows(2)
@@ -28,10 +29,10 @@ def direct_tile(typingctx, rows, words, w, w_at, scales, scale_at, x, x_at, x_ro
     """y[rows, 16·panels] += x[rows] · `words` words of each panel, whatever the format.
 
     w_at, scale_at: where each panel starts, in words and in groups; xs: scales of x, [rows, groups], where
-    it is int16; x_at, x_row, xs_at, xs_row, y_at, y_row in elements.
+    it is integers; x_at, x_row, xs_at, xs_row, y_at, y_row in elements.
     """
-    operands, panels = Operands(w.dtype, x.dtype), len(w_at)
-    group = operands.group // operands.k_a_word
+    operands, panels = operands_between(w.dtype, x.dtype), len(w_at)
+    group = operands.x_group // operands.k_a_word
 
     def generate(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:
         (
@@ -85,8 +86,8 @@ def packed_tile(typingctx, rows, words, w, w_at, scales, scale_at, x, x_at, xs, 
     w_at, scale_at: where each panel starts, in words and in groups; stored: all panels as they are stored,
     of which `step` bytes a word are prefetched, from byte next_at on.
     """
-    operands, panels = Operands(w.dtype, x.dtype), len(w_at)
-    group = Operands(stored.dtype, x.dtype).group // operands.k_a_word
+    operands, panels = operands_between(w.dtype, x.dtype), len(w_at)
+    group = operands_between(stored.dtype, x.dtype).x_group // operands.k_a_word
     stride = operands.max_rows(PANELS)
 
     def generate(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:
@@ -142,7 +143,7 @@ def pack_tile(typingctx, w, rows, factors, x, x_at, x_row, packed, at):  # type:
 
     x_at, x_row, at in elements; the rows that a smaller tile lacks are copies of its last.
     """
-    whole = Operands(w.dtype, x.dtype).unpacked.max_rows(PANELS)
+    whole = operands_between(w.dtype, x.dtype).unpacked.max_rows(PANELS)
     item = x.dtype.bitwidth // 8
 
     def generate(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:
@@ -174,7 +175,7 @@ def unpack(typingctx, w, w_at, words, x, out, out_at):  # type: ignore[no-untype
 
     Nothing where x multiplies w as it is. w_at in words, out_at in words of out.
     """
-    operands = Operands(w.dtype, x.dtype)
+    operands = operands_between(w.dtype, x.dtype)
 
     def generate(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:
         if operands.ready:
@@ -198,7 +199,7 @@ def unpack(typingctx, w, w_at, words, x, out, out_at):  # type: ignore[no-untype
 @intrinsic
 def ready(typingctx, w, x, buffer):  # type: ignore[no-untyped-def]
     """w where x multiplies it as it is, else the buffer that it is unpacked to."""
-    first = Operands(w.dtype, x.dtype).ready
+    first = operands_between(w.dtype, x.dtype).ready
     kind = w if first else buffer
 
     def generate(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:
@@ -212,7 +213,7 @@ def ready(typingctx, w, x, buffer):  # type: ignore[no-untyped-def]
 def _constant_of(value: Any) -> Any:
     @intrinsic
     def constant_of(typingctx, w, x):  # type: ignore[no-untyped-def]
-        number = int(value(Operands(w.dtype, x.dtype)))
+        number = int(value(operands_between(w.dtype, x.dtype)))
         return types.intp(w, x), lambda context, b, signature, args: I64(number)
 
     return constant_of
@@ -221,4 +222,7 @@ def _constant_of(value: Any) -> Any:
 is_ready = _constant_of(lambda operands: operands.ready)
 k_a_word = _constant_of(lambda operands: operands.k_a_word)
 k_a_factor = _constant_of(lambda operands: operands.k_a_factor)
+side_by_side = _constant_of(lambda operands: operands.side_by_side)
 group_size = _constant_of(lambda operands: operands.group or 1 << 40)  # of k
+x_group_size = _constant_of(lambda operands: operands.x_group or 1 << 40)  # of k
+x_scale_size = _constant_of(lambda operands: operands.x_scale_size)

@@ -17,7 +17,7 @@ from twophase.kernels.packing import BITS, Panels, pack_panels
 
 
 def quantise_panels(matrix: NDArray[np.float32], format: str, out: Panels) -> None:
-    """Write a matrix [n, k], both multiples of 16, to `out` (packing.panel_sizes) in "int8" or "int4"."""
+    """Write a matrix [n, k], both multiples of 16, to `out` (packing.panel_sizes) in a quantised format."""
     q, scales = quantise(matrix, format)
     n = len(matrix)
     bits = BITS[format]
@@ -34,7 +34,7 @@ def quantise(matrix: NDArray[np.float32], format: str) -> tuple[NDArray[Any], ND
     group = GROUP[format]
     whole = np.zeros((n, -(-k // group), group), np.float32)
     whole.reshape(n, -1)[:, :k] = matrix
-    if format == "int8":
+    if BITS[format] == 8:
         lowest, highest = -127, 127
         scales = np.abs(whole).max(axis=2) / 127
     else:

@@ -30,7 +30,6 @@ from twophase.kernels.lanes import (
     broadcast,
     call,
     constant,
-    integers,
     prefetch_line,
     widen,
 )
@@ -41,6 +40,7 @@ from twophase.kernels.operands import (
     Operands,
     activation_dtype,
 )
+from twophase.kernels.pairing import operands_between
 
 __all__ = ["HAS_BF16_DOT", "activation_dtype"]
 
@@ -162,7 +162,6 @@ def tile_function(
             done, sums = loop(done, end, sums, unroll)
         return loop(done, end, sums, 1)[1]
 
-    nothing = [integers(0) if operands.integer else constant(0.0)] * (rows * panels)
     if not group:
         entry, loading, summing = b.block, b.append_basic_block("load"), b.append_basic_block("sum")
         b.cbranch(accumulate, loading, summing)
@@ -178,27 +177,31 @@ def tile_function(
         for index, value in enumerate(product(I64(0), words, sums)):
             b.store(value, y_address(index), align=4)
     else:
-        groups = b.sdiv(b.add(words, I64(group - 1)), I64(group))
+        x_groups = I64(operands.x_groups)
+        groups = b.sdiv(b.add(words, I64(group - 1)), b.mul(I64(group), x_groups))
         scales_ahead = b.mul(groups, I64(SCALE_BYTES * panels))
         with cgutils.for_range_slice(b, I64(0), words, I64(group), intp=I64) as (first, number):
             end = b.add(first, I64(group))
             end = b.select(b.icmp_signed("<", end, words), end, words)
-            sums = product(first, end, nothing)
+            x_scales, x_scales_row = rest[2 * panels : 2 * panels + 2]
+            x_scale_at = []
+            for row in range(rows):
+                offset = b.add(b.mul(x_scales_row, I64(row)), b.mul(number, I64(4 * operands.x_scale_size)))
+                x_scale_at.append(b.gep(x_scales, [offset], source_etype=I8))
+            starts = [operands.load_start(b, b.gep(at, [I64(4)], source_etype=I8)) for at in x_scale_at]
+            sums = product(first, end, [start for start in starts for _ in range(panels)])
             w_scales = []
             for panel in range(panels):
-                address = b.gep(scales[panel], [b.mul(number, I64(SCALE_BYTES))], source_etype=I8)
+                offset = b.mul(b.sdiv(number, x_groups), I64(SCALE_BYTES))
+                address = b.gep(scales[panel], [offset], source_etype=I8)
                 prefetch_line(b, b.gep(address, [scales_ahead], source_etype=I8), SECOND_LEVEL)
                 w_scales.append(widen(b, b.load(address, typ=I16S, align=2)))
-            x_scales, x_scales_row = rest[2 * panels : 2 * panels + 2]
-            for row in range(rows):
-                offset = b.add(b.mul(x_scales_row, I64(row)), b.mul(number, I64(4)))
-                x_scale = broadcast(
-                    b, b.load(b.gep(x_scales, [offset], source_etype=I8), typ=F32, align=4), F32S
-                )
+            for row, at in enumerate(x_scale_at):
+                x_scale = broadcast(b, b.load(at, typ=F32, align=4), F32S)
                 for panel, w_scale in enumerate(w_scales):
                     index = row * panels + panel
                     y_at, scale = y_address(index), b.fmul(x_scale, w_scale)
-                    value = b.sitofp(sums[index], F32S)
+                    value = b.sitofp(operands.total(b, sums[index]), F32S)
                     b.store(call(b, "llvm.fma.v16f32", value, scale, b.load(y_at, align=4)), y_at, align=4)
     b.ret_void()
     return function
@@ -222,7 +225,7 @@ def tile(typingctx, rows, k, w, w_at, x, x_at, x_row, y, y_at, y_row, accumulate
 
     w: float32 or bf16, k even for bf16; rows at most max_rows(w, x); w_at: where in w each panel starts.
     """
-    operands, panels = Operands(w.dtype, x.dtype), len(w_at)
+    operands, panels = operands_between(w.dtype, x.dtype), len(w_at)
 
     def generate(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:
         rows_, k_, w_, w_at_, x_, x_at_, x_row_, y_, y_at_, y_row_, accumulate_ = args
@@ -251,7 +254,7 @@ def tile(typingctx, rows, k, w, w_at, x, x_at, x_row, y, y_at, y_row, accumulate
 def most_rows(panels: int, unpacked: bool = False) -> Any:
     @intrinsic
     def most(typingctx, w, x):  # type: ignore[no-untyped-def]
-        operands = Operands(w.dtype, x.dtype)
+        operands = operands_between(w.dtype, x.dtype)
         count = (operands.unpacked if unpacked else operands).max_rows(panels)
         return types.intp(w, x), lambda context, b, signature, args: I64(count)
 
