@@ -21,6 +21,8 @@ from twophase.simulate.workload_arrays import Role
 Floats = NDArray[np.float64]
 SLOPES = np.array([0.0, 0.25, 0.5, 0.75, 0.9, 1.0])  # of the least seconds a row
 ROUNDING = 1 - 1e-9
+DEADLINES = 96  # that are looked at
+LEAST_S = 1e-9
 
 
 class Bound(NamedTuple):
@@ -30,7 +32,7 @@ class Bound(NamedTuple):
     tpot_share: float
     both_share: float  # of all limits, e2e among them
     replicas: float  # of the role, without which the good requests' work isn't done in time
-    binding: str  # what asks for so many: "work", "memory", "tpot"
+    binding: str  # what asks for so many: work, batch, memory, tpot
 
 
 class Tables(NamedTuple):
@@ -83,13 +85,12 @@ def bound_of(at: Tables, limits: Limits, demand: Demand, slo: Slo, role: Role) -
     elif role == "prefill":
         tpot, e2e = np.zeros_like(tpot), ttft
     kept_ttft, kept_tpot = ttft <= slo.ttft_s, (tpot <= slo.tpot_s) | (decodes == 0)
-    busy, binding = work_s(at, limits, demand, slo, role)
-    wall = demand.prompts_wall_s if role == "prefill" else demand.wall_s
+    replicas, binding = replicas_for(at, limits, demand, slo, role)
     return Bound(
         ttft_share=float(kept_ttft.mean()),
         tpot_share=float(kept_tpot.mean()),
         both_share=float((kept_ttft & kept_tpot & (e2e <= slo.e2e_s)).mean()),
-        replicas=ROUNDING * busy / wall if wall > 0 else np.inf,
+        replicas=ROUNDING * replicas,
         binding=binding,
     )
 
@@ -123,44 +124,51 @@ def decode_floor_s(at: Tables, demand: Demand) -> Floats:
     return np.asarray(ROUNDING * alone)
 
 
-def work_s(at: Tables, limits: Limits, demand: Demand, slo: Slo, role: Role) -> tuple[float, str]:
-    """(seconds that replicas of the role are busy together, what decides)."""
-    decodes = np.maximum(demand.output - (role != "decode"), 0.0)
-    if role == "prefill":
-        decodes = np.zeros_like(decodes)
-    prompts = np.zeros_like(decodes) if role == "decode" else demand.own
-    logits = decodes + (role != "decode")
-    rows = decodes + prompts
+def replicas_for(at: Tables, limits: Limits, demand: Demand, slo: Slo, role: Role) -> tuple[float, str]:
+    """(replicas of the role, what decides): by each deadline, the work of those who have it must be done."""
+    decodes = np.maximum(demand.output - (role != "decode"), 0.0) * (role != "prefill")
+    prompts = demand.own * (role != "decode")
     attention = decodes * decode_attention_s(at, demand.prompt)
     if role != "decode":
         attention = attention + prompt_attention_s(at, demand)
-    tokens, misses = kept(decodes, demand.misses), demand.misses
-    blocks = kept(decodes * (demand.own + decodes / 2) / limits.block_size, misses)
+    rows, logits = decodes + prompts, decodes + (role != "decode")
+    done = demand.prompt_deadline_s if role == "prefill" else demand.deadline_s
+    order = np.argsort(done, kind="stable")
+    looked = np.unique(np.linspace(0, len(order) - 1, DEADLINES).astype(int))
+    until = done[order][looked]
+    if not np.isfinite(until).any():
+        return 0.0, "work"
+
+    def by_then(values: Floats) -> Floats:
+        """Of all whose deadline has come, without the largest of all, which may be those that miss."""
+        return np.maximum(np.cumsum(values[order])[looked] - largest(values, demand.misses), 0.0)
+
     passes = {
-        "work": kept(rows, misses) / limits.budget,
-        "batch": tokens / limits.max_sequences,
-        "memory": blocks / limits.blocks,
+        "work": by_then(rows) / limits.budget,
+        "batch": by_then(decodes) / limits.max_sequences,
+        "memory": by_then(decodes * (demand.own + decodes / 2)) / (limits.block_size * limits.blocks),
     }
-    least, binding = max((value, name) for name, value in passes.items())
-    best, decides = 0.0, "work"
     gaps = np.maximum(demand.output - 1, 0.0) * (role != "prefill")
+    all_gaps = np.cumsum(gaps[order])[looked]
+    most, decides = 0.0, "work"
     for a, b in zip(at.a, at.b, strict=True):
-        count, why = least, binding
-        if slo.tpot_s < np.inf and gaps.any():
-            each = b + at.logit_s + decode_attention_s(at, demand.prompt)
-            roots = kept(gaps * np.sqrt(each), misses)
-            room = (slo.tpot_s - a) * gaps.sum()
-            needed = roots**2 / room if room > 0 else (np.inf if roots > 0 else 0.0)
-            count, why = max((count, why), (needed, "tpot"))
-        busy = float(kept(b * rows + at.logit_s * logits + attention, misses) + (a * count if a else 0.0))
-        best, decides = max((best, decides), (busy, why if a * count > busy / 4 else "work"))
-    return best, decides
+        counts = dict(passes)
+        if slo.tpot_s < np.inf and all_gaps[-1] > 0:
+            roots = by_then(gaps * np.sqrt(b + at.logit_s + decode_attention_s(at, demand.prompt)))
+            room = (slo.tpot_s - a) * all_gaps
+            counts["tpot"] = np.where(room > 0, roots**2 / np.where(room > 0, room, 1.0), 0.0)
+        work = by_then(b * rows + at.logit_s * logits + attention)
+        for name, count in counts.items():
+            needed = (work + a * count) / np.maximum(until, LEAST_S)
+            if needed.max() > most:
+                most, decides = float(needed.max()), name
+    return most, decides
 
 
-def kept(values: Floats, misses: int) -> float:
-    """Their sum without the largest, which may be those that miss."""
-    if misses <= 0:
-        return float(values.sum())
-    if misses >= len(values):
+def largest(values: Floats, count: int) -> float:
+    """The sum of so many of the largest."""
+    if count <= 0:
         return 0.0
-    return float(np.partition(values, len(values) - misses)[: len(values) - misses].sum())
+    if count >= len(values):
+        return float(values.sum())
+    return float(np.partition(values, len(values) - count)[len(values) - count :].sum())

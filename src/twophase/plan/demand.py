@@ -20,24 +20,21 @@ class Demand(NamedTuple):
     prompt: Floats
     own: Floats  # prompt tokens in no block that another request has: at least the last one
     output: Floats
-    wall_s: float  # from the first arrival until all requests that keep the SLO are done
-    prompts_wall_s: float  # until all those have their first token
+    deadline_s: Floats  # after the first arrival: whoever keeps the SLO is done by then
+    prompt_deadline_s: Floats  # and has its first token by then
     misses: int  # requests that may miss it
 
 
 def demand_of(workload: Workload, slo: Slo, prefix_cache: bool) -> Demand:
     prompt, output = workload.prompt_tokens.astype(np.float64), workload.output_tokens.astype(np.float64)
     own = prompt - shared_tokens(workload) if prefix_cache else prompt
-    wall = prompts_wall = np.inf
+    done = begun = np.full(len(workload), np.inf)
     if workload.follows is None and len(workload):
         since = workload.arrival_s - workload.arrival_s[0]
         decoding = np.maximum(output - 1, 0) * slo.tpot_s if slo.tpot_s < np.inf else np.inf * output
-        first = np.minimum(slo.ttft_s, slo.e2e_s)
-        wall = float(np.max(since + np.minimum(slo.ttft_s + decoding, slo.e2e_s)))
-        prompts_wall = float(np.max(since)) + first
-    return Demand(
-        prompt, np.maximum(own, 1.0), output, wall, prompts_wall, slo.misses_allowed(len(workload))
-    )
+        done = since + np.minimum(slo.ttft_s + decoding, slo.e2e_s)
+        begun = since + min(slo.ttft_s, slo.e2e_s)
+    return Demand(prompt, np.maximum(own, 1.0), output, done, begun, slo.misses_allowed(len(workload)))
 
 
 def shared_tokens(workload: Workload) -> Floats:

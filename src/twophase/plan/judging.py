@@ -12,8 +12,6 @@ from twophase.plan.slo import Slo
 from twophase.plan.space import decodes, kinds, prefills
 from twophase.simulate.workload_arrays import Role
 
-LEAST = 1e-12
-
 
 @dataclass(frozen=True, slots=True)
 class Judged:

@@ -23,9 +23,28 @@ class Setups:
     def __init__(self, question: Question) -> None:
         self.question = question
         self.estimates: OrderedDict[Layout, Estimate] = OrderedDict()
+        self.limits: dict[Kind, tuple[Fit, Limits] | None] = {}
 
     def pool(self, kind: Kind) -> Pool | None:
         """One replica; None where weights, reserve and one sequence are more than the memory."""
+        if kind not in self.limits:
+            self.limits[kind] = self.limits_of(kind)
+        known = self.limits[kind]
+        if known is None:
+            return None
+        found, limits = known
+        return Pool(
+            role="both",
+            count=1,
+            accelerator=self.question.accelerators[kind.layout.gpu],
+            own=self.deployment(kind.layout),
+            limits=limits,
+            policy=self.question.preset.policy,
+            estimate=self.estimate(kind.layout),
+            fit=found,
+        )
+
+    def limits_of(self, kind: Kind) -> tuple[Fit, Limits] | None:
         found = self.fit(kind)
         if not found.fits:
             return None
@@ -38,16 +57,7 @@ class Setups:
             block_size=BLOCK_SIZE,
             prefix_cache=self.question.prefix_cache,
         )
-        return Pool(
-            role="both",
-            count=1,
-            accelerator=self.question.accelerators[kind.layout.gpu],
-            own=self.deployment(kind.layout),
-            limits=limits,
-            policy=self.question.preset.policy,
-            estimate=self.estimate(kind.layout),
-            fit=found,
-        )
+        return found, limits
 
     def pools(self, kind: Kind, count: int, role: Role) -> Pool:
         """RuntimeError where it doesn't fit: such a kind is no candidate."""

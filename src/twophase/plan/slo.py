@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twophase.errors import InputError
-from twophase.simulate.books import FIRST_TOKEN_S, PRODUCED
+from twophase.simulate.books import FIRST_TOKEN_S, OUTCOME, REJECTED
 from twophase.simulate.outcome import Run
 
 Floats = NDArray[np.float64]
@@ -48,16 +48,20 @@ def slo_from(limits: dict[str, float], attainment: float = ATTAINMENT) -> Slo:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """How a run keeps an SLO. Quantiles are those of the attainment, unfinished requests as never done."""
+    """How a run keeps an SLO. Quantiles are those of the attainment, unfinished requests as never done.
+
+    Where it was cut off, too many had missed by then: the share is the most that was left, times the least.
+    """
 
     share: float  # of all requests, that keep every limit
     ttft_s: float
     tpot_s: float
     e2e_s: float
-    grows: bool  # the queue, without bound
+    grows: bool = False  # the queue, without bound
+    cut: bool = False
 
     def meets(self, slo: Slo, requests: int) -> bool:
-        return not self.grows and round((1 - self.share) * requests) <= slo.misses_allowed(requests)
+        return not self.grows and not self.cut and round((1 - self.share) * requests) <= slo.misses_allowed(requests)
 
     def strain(self, slo: Slo) -> float:
         """The largest part of a limit that is used up: above 1 it is broken."""
@@ -71,17 +75,11 @@ class Kept:
 
 
 def kept_by(run: Run, slo: Slo) -> Kept:
-    count, done = len(run.workload), run.finished
-    ttft, tpot, e2e = (np.full(count, np.inf) for _ in range(3))
-    arrival = run.arrival_s[done]
-    ttft[done] = run.records.moments[done, FIRST_TOKEN_S] - arrival
-    e2e[done] = run.e2e_s
-    later = run.records.counts[done, PRODUCED] - 1
-    tpot[done] = np.where(later > 0, (e2e[done] - ttft[done]) / np.maximum(later, 1), 0.0)
-    good = (ttft <= slo.ttft_s) & (tpot <= slo.tpot_s) & (e2e <= slo.e2e_s)
-    good &= np.isfinite(e2e)
+    """Of a run to its end."""
+    ttft, tpot, e2e = times_of(run, np.inf)
+    good = keeps(ttft, tpot, e2e, slo) & np.isfinite(e2e)
     return Kept(
-        share=float(good.mean()) if count else 1.0,
+        share=float(good.mean()) if len(good) else 1.0,
         ttft_s=quantile(ttft, slo),
         tpot_s=quantile(tpot, slo),
         e2e_s=quantile(e2e, slo),
@@ -89,9 +87,43 @@ def kept_by(run: Run, slo: Slo) -> Kept:
     )
 
 
+def lost_by(run: Run, slo: Slo, until_s: float) -> Kept | None:
+    """Of a run that was cut off at a moment: what it lost for good, where that is more than may be missed."""
+    ttft, tpot, e2e = times_of(run, until_s)
+    missed = ~keeps(ttft, tpot, e2e, slo)
+    if missed.sum() <= slo.misses_allowed(len(missed)):
+        return None
+    came = run.arrival_s <= until_s
+    return Kept(
+        share=float(1 - missed.mean()),
+        ttft_s=quantile(ttft[came], slo),
+        tpot_s=quantile(tpot[came], slo),
+        e2e_s=quantile(e2e[came], slo),
+        cut=True,
+    )
+
+
+def times_of(run: Run, until_s: float) -> tuple[Floats, Floats, Floats]:
+    """TTFT, TPOT and E2E of each request; of one that isn't done, what it has waited at that moment."""
+    done, first = run.finished, run.records.moments[:, FIRST_TOKEN_S]
+    waited = np.maximum(until_s - np.where(np.isnan(run.arrival_s), until_s, run.arrival_s), 0.0)
+    waited[run.records.counts[:, OUTCOME] == REJECTED] = np.inf
+    ttft, e2e = waited.copy(), waited.copy()
+    begun = ~np.isnan(first)
+    ttft[begun] = first[begun] - run.arrival_s[begun]
+    e2e[done] = run.e2e_s
+    later = np.maximum(run.workload.output_tokens - 1, 0)
+    tpot = np.where((later > 0) & begun, (e2e - ttft) / np.maximum(later, 1), 0.0)
+    return ttft, np.where(np.isinf(ttft), np.where(later > 0, np.inf, 0.0), tpot), e2e
+
+
+def keeps(ttft: Floats, tpot: Floats, e2e: Floats, slo: Slo) -> NDArray[np.bool_]:
+    return np.asarray((ttft <= slo.ttft_s) & (tpot <= slo.tpot_s) & (e2e <= slo.e2e_s))
+
+
 def quantile(values: Floats, slo: Slo) -> float:
     """The least that all but the allowed misses keep."""
     if not len(values):
         return 0.0
-    at = len(values) - 1 - slo.misses_allowed(len(values))
-    return float(np.partition(values, max(at, 0))[max(at, 0)])
+    at = max(len(values) - 1 - slo.misses_allowed(len(values)), 0)
+    return float(np.partition(values, at)[at])
