@@ -50,16 +50,20 @@ BELOW = {
         *("model", "hardware", "cost", "calibration", "workload", "simulate", "records", "units", "errors"),
     },
     "meter": {"model", "hardware", "cost", "workload", "records", "units", "errors", "twophase"},
+    "plan": {
+        *("model", "hardware", "cost", "calibration", "fit", "workload", "scheduler", "simulate", "errors"),
+        "twophase",
+    },
     "report": {
         *("advise", "model", "hardware", "cost", "fit", "results", "lint", "meter", "simulate", "records"),
-        *("calibration", "counters", "workload", "units", "errors", "twophase"),
+        *("calibration", "counters", "workload", "plan", "units", "errors", "twophase"),
     },
     "diagnose": {"kernels", "model", "hardware", "cost", "engine", "advise", "errors"},
     "cli": {
         *("kernels", "model", "hardware", "cost", "fit", "scheduler", "engine", "advise", "report"),
         *("kernels", "model", "hardware", "cost", "fit", "scheduler", "engine", "advise", "report"),
         *("results", "lint", "diagnose", "simulate", "server", "meter", "compile_cache", "records", "units"),
-        *("calibration", "counters", "workload", "errors", "twophase"),
+        *("calibration", "counters", "workload", "plan", "errors", "twophase"),
     },
     "twophase": set(),  # __init__.py itself, and what it defines
 }

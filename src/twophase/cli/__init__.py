@@ -19,7 +19,7 @@ from twophase.errors import InputError
 # A verb is a function in a module of its name, which imports light things at its top.
 VERBS = (
     *("advise", "bench", "calibrate", "conformance", "counters", "diagnose", "fit", "generate", "hardware"),
-    *("lint", "model", "phases", "probe", "report", "serve", "simulate", "tokenize"),
+    *("lint", "model", "phases", "plan", "probe", "report", "serve", "simulate", "tokenize"),
 )
 
 INTERRUPTED = 128 + signal.SIGINT

@@ -103,7 +103,7 @@ def prompt_floor_s(at: Tables, limits: Limits, demand: Demand) -> Floats:
 
 
 def prompt_attention_s(at: Tables, demand: Demand) -> Floats:
-    """Pairs of the rows that no cache has, as if all before them were in none of the windows but their own."""
+    """Pairs of the rows that no cache has; of what is cached only what layers without a window see."""
     rows, cached = demand.own[:, None], (demand.prompt - demand.own)[:, None]
     grown = np.minimum(rows, at.windows)
     pairs = grown * (grown + 1) / 2 + np.where(
@@ -141,7 +141,7 @@ def replicas_for(at: Tables, limits: Limits, demand: Demand, slo: Slo, role: Rol
 
     def by_then(values: Floats) -> Floats:
         """Of all whose deadline has come, without the largest of all, which may be those that miss."""
-        return np.maximum(np.cumsum(values[order])[looked] - largest(values, demand.misses), 0.0)
+        return np.asarray(np.maximum(np.cumsum(values[order])[looked] - largest(values, demand.misses), 0.0))
 
     passes = {
         "work": by_then(rows) / limits.budget,

@@ -1,4 +1,4 @@
-"""A workload as bounds see it: what of each request must be computed whatever a cache keeps, and until when."""
+"""A workload as bounds see it: what of each request must be computed whatever is cached, and until when."""
 
 from typing import NamedTuple
 

@@ -99,7 +99,7 @@ def fingerprint(question: Question) -> str:
         digest.update(b"-" if each is None else each.tobytes())
     digest.update(pickle.dumps(own.content))
     digest.update(repr((max(question.space.max_tokens), max(question.space.max_sequences))).encode())
-    for name, each in question.accelerators.items():
-        if each.kind != "datasheet":
-            digest.update(repr((name, each)).encode())
+    for name, device in question.accelerators.items():
+        if device.kind != "datasheet":
+            digest.update(repr((name, device)).encode())
     return digest.hexdigest()[:24]

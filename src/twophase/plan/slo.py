@@ -61,7 +61,11 @@ class Kept:
     cut: bool = False
 
     def meets(self, slo: Slo, requests: int) -> bool:
-        return not self.grows and not self.cut and round((1 - self.share) * requests) <= slo.misses_allowed(requests)
+        return (
+            not self.grows
+            and not self.cut
+            and round((1 - self.share) * requests) <= slo.misses_allowed(requests)
+        )
 
     def strain(self, slo: Slo) -> float:
         """The largest part of a limit that is used up: above 1 it is broken."""

@@ -9,9 +9,10 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from twophase.errors import InputError
-from twophase.plan.candidate import Candidate, Layout
+from twophase.plan.candidate import Candidate, Kind, Layout
 from twophase.plan.demand import Demand, demand_of
 from twophase.plan.judging import Judged, judge_layout
+from twophase.plan.predicted import e2e_guess_s
 from twophase.plan.question import Question
 from twophase.plan.setups import Setups
 from twophase.plan.trial import Trial, try_candidate
@@ -27,7 +28,12 @@ class Try(NamedTuple):
     workload: Workload | None = None  # instead of the question's
 
 
-Piece = Judge | Try
+class Guess(NamedTuple):
+    kind: Kind
+    counts: tuple[int, ...]
+
+
+Piece = Judge | Try | Guess
 Work = Callable[[Sequence[Piece]], Iterator[Any]]  # results in the order of the pieces
 
 
@@ -38,9 +44,11 @@ class Worker:
         self.setups = Setups(question)
         self.demand: Demand = demand_of(question.workload, question.slo, question.prefix_cache)
 
-    def do(self, piece: Piece) -> list[Judged] | Trial:
+    def do(self, piece: Piece) -> list[Judged] | Trial | tuple[float, ...]:
         if isinstance(piece, Judge):
             return judge_layout(self.setups, piece.layout, self.demand)
+        if isinstance(piece, Guess):
+            return e2e_guess_s(self.setups, piece.kind, piece.counts)
         return try_candidate(self.setups, piece.candidate, piece.workload)
 
 

@@ -1,0 +1,184 @@
+"""A plan in words and rows, for the terminal and the page."""
+
+from collections.abc import Iterable
+from math import isfinite
+
+from twophase.plan.answer import Answer, Change, Near
+from twophase.plan.candidate import Candidate, Kind
+from twophase.plan.search import Best
+from twophase.plan.slo import Slo
+from twophase.units import count, duration, percent, significant
+
+LOST = {
+    "memory": "weights, reserve and one sequence don't fit its memory",
+    "ttft": "even alone, too many prompts take longer than the TTFT limit",
+    "tpot": "even alone, a decode pass takes longer than the TPOT limit",
+    "slo": "even alone, too many requests miss one limit or the other",
+    "capacity": "fewer replicas than the load's work needs by its deadlines",
+}
+FORMULAS = (
+    "cost: devices × price of one an hour; E2E, TTFT, TPOT: the quantile that the attainment asks for",
+    "a kind is ruled out by bounds alone: its own pass times, alone in a pass, all work at its best batch",
+    "what no bound rules out is simulated in order of cost, so nothing cheaper is left untried",
+)
+
+
+def kind_words(own: Kind) -> str:
+    at = own.layout
+    parts = [str(at.plan) if at.devices > 1 else "one device"]
+    parts += [f"{at.weights} weights"] if at.weights else []
+    parts += [f"{at.kv} KV"] if at.kv != "bf16" else []
+    return f"{', '.join(parts)}; {own.max_tokens} tokens, {own.max_sequences} sequences"
+
+
+def short(own: Candidate) -> str:
+    """2 × h100-sxm TP2 fp8."""
+    if own.prefill is None:
+        return f"{own.replicas} × {kind_name(own.serving)}"
+    return (
+        f"{own.prefill_replicas} × {kind_name(own.prefill)} prefill + "
+        f"{own.replicas} × {plan_name(own.serving)} decode"
+    )
+
+
+def kind_name(own: Kind) -> str:
+    at = own.layout
+    formats = " ".join([at.weights or "own weights", *([f"{at.kv} KV"] if at.kv != "bf16" else [])])
+    plan = "" if at.devices == 1 else f" {at.plan}"
+    return f"{at.gpu}{plan} ({formats})"
+
+
+def plan_name(own: Kind) -> str:
+    return str(own.layout.plan) if own.layout.devices > 1 else "one device"
+
+
+def slo_words(own: Slo) -> str:
+    limits = ", ".join(f"{name.upper()} ≤ {duration(limit)}" for name, limit in own.limits)
+    return f"{limits} for {percent(own.attainment)} of the requests"
+
+
+def load_words(own: Answer) -> str:
+    load = own.question.workload
+    return (
+        f"{count(len(load))} requests at {significant(load.rate) if load.rate else '0'}/s, "
+        f"{count(float(load.prompt_tokens.mean()))} prompt and "
+        f"{count(float(load.output_tokens.mean()))} output tokens on average"
+    )
+
+
+HEADS = ("", "GPUs", "USD/h", "kept", "TTFT", "TPOT", "E2E")
+
+
+def cells(own: Best) -> tuple[str, ...]:
+    kept = own.trial.kept
+    return (
+        short(own.candidate),
+        count(own.candidate.devices),
+        significant(own.usd_per_hour),
+        percent(kept.share),
+        seconds(kept.ttft_s),
+        seconds(kept.tpot_s),
+        seconds(kept.e2e_s),
+    )
+
+
+def seconds(value: float) -> str:
+    return duration(value) if isfinite(value) else "never"
+
+
+def choice_rows(own: Answer) -> Iterable[tuple[str, ...]]:
+    """The winner, and the other aims: fewest devices, most of the load a device."""
+    if own.best is not None:
+        yield ("least cost", *cells(own.best))
+    if own.fewest is not None:
+        yield ("fewest GPUs", *cells(own.fewest))
+    if own.densest is not None:
+        yield (f"most a GPU: {significant(own.densest[1])}/s", *cells(own.densest[0]))
+
+
+def rival_rows(own: Answer) -> Iterable[tuple[str, str, str]]:
+    for each in own.rivals:
+        name = f"{each.gpu}, {'prefill and decode apart' if each.split else 'whole'}"
+        if each.best is None:
+            yield name, "-", f"nothing that keeps the SLO up to {DEARER_WORDS} was found"
+        elif own.best is not None and each.best.candidate == own.best.candidate:
+            yield name, f"${significant(each.best.usd_per_hour)}/h", f"wins: {short(each.best.candidate)}"
+        else:
+            dearer = each.best.usd_per_hour / own.best.usd_per_hour - 1 if own.best else 0.0
+            said = f"{percent(dearer)} dearer" if dearer > 0 else "as dear, uses up more of its limits"
+            yield name, f"${significant(each.best.usd_per_hour)}/h", f"{said}: {short(each.best.candidate)}"
+
+
+DEARER_WORDS = "twice the winner's cost"
+
+
+def near_rows(own: Answer, most: int) -> Iterable[tuple[str, str, str]]:
+    for each in own.near[:most]:
+        yield short(each.candidate), f"${significant(each.usd_per_hour)}/h", why_lost(own, each)
+
+
+def why_lost(own: Answer, each: Near) -> str:
+    kept, slo = each.trial.kept, own.question.slo
+    at_most = "at most " if kept.cut else ""
+    broken = [
+        f"{name.upper()} {seconds(found)} of {duration(limit)}" for name, found, limit in kept.broken(slo)
+    ]
+    parts = [f"{at_most}{percent(kept.share)} keep it", *broken]
+    if kept.grows:
+        parts.append("its queue grows without bound")
+    if kept.cut and not broken:
+        parts.append("too many had missed early on")
+    return "; ".join(parts)
+
+
+def lost_rows(own: Answer) -> Iterable[tuple[str, str, str]]:
+    for why, number in own.looked.lost.most_common():
+        if number:
+            yield why, count(number), LOST[why]
+
+
+def change_rows(own: Answer) -> Iterable[tuple[str, str, str, str, str]]:
+    for each in own.changes:
+        kept = each.trial.kept
+        yield change_name(each), percent(kept.share), seconds(kept.ttft_s), seconds(kept.tpot_s), bears(each)
+
+
+def change_name(own: Change) -> str:
+    return f"{own.what} {own.factor - 1:+.0%}"
+
+
+def bears(own: Change) -> str:
+    if own.meets:
+        return "keeps the SLO"
+    if own.needed is None:
+        return "breaks it, with 8 replicas more, too"
+    return f"breaks it; {short(own.needed)} keep it"
+
+
+def headline(own: Answer) -> str:
+    if own.best is None:
+        return "Nothing that was looked at keeps the SLO"
+    return f"{short(own.best.candidate)}: ${significant(own.best.usd_per_hour)} an hour"
+
+
+def counted(own: Answer) -> str:
+    looked = own.looked
+    return (
+        f"{count(looked.considered)} candidates of up to {count(looked.most_devices)} GPUs, "
+        f"{count(looked.considered - looked.left)} ruled out by bounds, {count(own.simulated)} simulated"
+    )
+
+
+def notes(own: Answer) -> list[str]:
+    found = list(own.question.workload.notes)
+    prices = ", ".join(f"{name} ${significant(usd)}" for name, usd in own.question.prices.items())
+    dates = {each.price_date for each in own.question.accelerators.values() if each.price_date}
+    found.append(f"prices an hour, on demand, indicative ({', '.join(sorted(dates)) or 'given'}): {prices}")
+    if own.best is not None and own.best.candidate.serving.layout.weights:
+        found.append(
+            f"weights in {own.best.candidate.serving.layout.weights} change answers a little: "
+            "--weights own keeps to the checkpoint's"
+        )
+    if own.best is None:
+        found.append("more: --max-gpus, --max-cost, other --gpus or --weights, or wider limits")
+    return found

@@ -1,0 +1,69 @@
+"""A plan in the terminal, and as plain aligned text where it is not one."""
+
+from collections.abc import Iterable
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from twophase.plan.answer import Answer
+from twophase.plan.commands import launch
+from twophase.report.bench_terminal import HEAD, as_text, heading, note_lines, show, table
+from twophase.report.plan_rows import (
+    FORMULAS,
+    HEADS,
+    cells,
+    change_rows,
+    choice_rows,
+    counted,
+    headline,
+    kind_words,
+    load_words,
+    lost_rows,
+    near_rows,
+    notes,
+    rival_rows,
+    slo_words,
+)
+
+NEAR = 6
+
+
+def render(own: Answer, name: str, model: str, console: Console | None = None) -> None:
+    show(blocks(own, name, model), console)
+
+
+def plain(own: Answer, name: str, model: str) -> str:
+    return as_text(blocks(own, name, model))
+
+
+def blocks(own: Answer, name: str, model: str) -> Iterable[RenderableType]:
+    yield Text.assemble((f"{name}: {headline(own)}", HEAD))
+    yield Text(f"{slo_words(own.question.slo)}\n{load_words(own)}\n{counted(own)}")
+    if own.best is not None:
+        chosen = own.best.candidate
+        if chosen.prefill is not None:
+            yield Text(f"prefill: {kind_words(chosen.prefill)}")
+            yield Text(f"decode: {kind_words(chosen.serving)}")
+        else:
+            yield Text(f"each: {kind_words(chosen.serving)}")
+        yield heading("By what one wants")
+        yield table(("", *HEADS), choice_rows(own), left=2)
+        yield heading("Cost against latency", "none is cheaper and faster")
+        yield table(HEADS, (cells(each) for each in own.front))
+        yield heading("Other ways")
+        yield table(("", "", ""), rival_rows(own), left=3)
+    if own.near:
+        yield heading("As cheap, and not good enough")
+        yield table(("", "", ""), near_rows(own, NEAR), left=3)
+    yield heading("Ruled out by bounds")
+    yield table(("", "candidates", ""), lost_rows(own), left=1)
+    if own.best is not None:
+        yield heading("If the load were another")
+        yield table(("", "kept", "TTFT", "TPOT", ""), change_rows(own), left=1)
+        yield heading("To start it")
+        for engine, lines in launch(own.question, own.best.candidate, model).items():
+            yield Text(f"{engine}:", "dim")
+            yield from (Text(f"  {line}", no_wrap=True) for line in lines)
+    yield from note_lines(notes(own))
+    yield heading("Formulas")
+    yield Text("\n".join(FORMULAS), "dim")
