@@ -37,7 +37,7 @@ class Queueing(NamedTuple):
     request_s: Floats  # frontend work that other clients' requests add, for each client
     burst: Floats  # of a replica's other clients, those whose prompts go before on average
     queue: Floats  # of M/D/1's wait; 1/2 in theory, less where clients are few
-    waited: Floats  # passes until a request joins, and its first token is out
+    waited: Floats  # passes until its first token is out: one in which its prompt rides, and more
     prompts: Floats  # what a prompt adds to serving, to what its kernels take
 
 
