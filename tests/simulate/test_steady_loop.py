@@ -21,7 +21,7 @@ def passes(fixed_s: float, row_s: float, token_s: float = 0.0, pair_s: float = 0
     def rows(count: Floats) -> Floats:
         return np.where(count > 0, fixed_s + row_s * count, 0.0)
 
-    return Passes(rows, rows, lambda count: np.zeros_like(count), mixers)
+    return Passes(rows, rows, np.zeros_like, mixers)
 
 
 def load(clients: float, held: float = 1e9, **others: float) -> Load:
