@@ -283,10 +283,12 @@ def more_bandwidth(now: Now) -> Change:
 
 
 def other_machine(now: Now, what: str) -> Change:
-    own = now.setup.accelerator
-    found = with_more(own, what, now.setup.model, now.setup.plan)
+    own, setup = now.setup.accelerator, now.setup
+    found = with_more(own, what, setup.model, setup.plan)
     if found is None:
         raise RefusedError(f"the catalogue has no {own.vendor} accelerator with more")
+    if what == "bandwidth" and found == with_more(own, "flops", setup.model, setup.plan):
+        raise RefusedError(f"{found.title} is the next, and has more of both")
     flops = as_many(found.peak_flops / own.peak_flops)
     bandwidth = as_many(found.bandwidth / own.bandwidth)
     title = f"{found.title}: {flops} FLOP/s, {bandwidth} bandwidth"

@@ -16,7 +16,9 @@ ROUNDS = 3  # of its requests, that each client is watched for
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One of rate, clients and recorded says how requests come; lengths are those of `recorded` then."""
+    """One of rate, clients and recorded says how requests come; with `recorded`, lengths are its own, and
+    clients ask for them in turn.
+    """
 
     prompt: Lengths
     output: Lengths
@@ -53,7 +55,7 @@ class Asked:
 
 def asked(load: Load, in_flight: float, service_s: float) -> Asked:
     """in_flight, service_s: about how many requests are served at once, and for how long each."""
-    if load.recorded is not None:
+    if load.clients is None and load.recorded is not None:
         count = len(load.recorded)
         return Asked(fitted(load, load.recorded), slice(count // 10, count))
     if load.clients is not None:
@@ -85,8 +87,12 @@ def crowd(load: Load, seats: int) -> Workload:
 
 
 def drawn(load: Load, count: int, arrival_s: np.ndarray) -> Workload:
-    prompts = load.prompt.draws(count, generator(SEED, "prompts"))
-    outputs = load.output.draws(count, generator(SEED, "outputs"))
+    if load.recorded is not None:  # one after the other, from the beginning again
+        each = np.arange(count) % len(load.recorded)
+        prompts, outputs = load.recorded.prompt_tokens[each], load.recorded.output_tokens[each]
+    else:
+        prompts = load.prompt.draws(count, generator(SEED, "prompts"))
+        outputs = load.output.draws(count, generator(SEED, "outputs"))
     return fitted(load, Workload(arrival_s, prompts, outputs))
 
 

@@ -69,15 +69,26 @@ def load_of(values: Mapping[str, Any]) -> tuple["Load", list[str]]:
         if values[name] is not None:
             from twophase.workload.traces import read_trace
 
-            made = read_trace(values[name], values["requests"])
-            nothing = Lengths("fixed", 1)
-            return Load(nothing, nothing, recorded=made, shared=shared), []
+            clients = clients_of(values["run"]) if name == "run" else None
+            made, nothing = read_trace(values[name], values["requests"]), Lengths("fixed", 1)
+            return Load(nothing, nothing, recorded=made, clients=clients, shared=shared), []
     if values["counters"] is not None:
         return window_load(values["counters"], values["shared"])
     prompt = lengths_of("--prompt-tokens", values["prompt_tokens"])
     output = lengths_of("--output-tokens", values["output_tokens"])
     made_load = Load(prompt, output, rate=values["rate"], clients=values["concurrency"], shared=shared)
     return made_load, []
+
+
+def clients_of(folder: Path) -> int | None:
+    """Of a run in a closed loop; None where its requests had times of their own."""
+    from twophase.cli.needs import needs
+
+    with needs("meter"):
+        from twophase.meter.run_folder import read_document
+    document = read_document(folder)
+    clients = document["arguments"].get("concurrency")
+    return clients if not document["open_loop"] and isinstance(clients, int) and clients > 0 else None
 
 
 def window_load(path: Path, shared: float | None) -> tuple["Load", list[str]]:
