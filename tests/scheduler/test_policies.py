@@ -337,3 +337,43 @@ def test_throughput_recovers_after_a_preemption() -> None:
         sizes.append(len(pass_.spans))
     assert scheduler.preemptions <= 1
     assert sizes[:3] == [3, 3, 3] and set(sizes[4:9]) == {2}
+
+
+def test_vllm_lets_the_newest_give_way_for_drafts() -> None:
+    limits = Limits(blocks=4, context_length=16, max_tokens=16, block_size=4)
+    scheduler = Scheduler(limits, "vllm")
+    scheduler.add(Request(0, 7, 9))
+    scheduler.add(Request(1, 7, 9))
+    pass_ = scheduler.schedule()
+    assert pass_ is not None and len(pass_.spans) == 2
+    scheduler.commit(pass_, PassOutcome({0: [1], 1: [1]}, drafts={0: 3}))
+    pass_ = scheduler.schedule()  # rows 7 to 10 of the first need a third block
+    assert pass_ is not None and [(s.sequence, s.new) for s in pass_.spans] == [(0, 4)]
+    assert scheduler.preempted(1) == 1
+
+
+def test_sglang_admits_who_fits_with_what_it_will_produce() -> None:
+    limits = Limits(blocks=12, context_length=48, max_tokens=16, block_size=4)
+    scheduler = Scheduler(limits, "sglang")
+    scheduler.add(Request(0, 8, 20))  # 7 blocks in the end; alone it is let in at once
+    scheduler.add(Request(1, 8, 20))  # 7 beside 2 and 70 % of 20 tokens: more than 12
+    assert passes(scheduler, 2) == [[(0, 8, 0)], [(0, 1, 8)]]
+    rest = passes(scheduler, 19)
+    assert rest[-1] == [(1, 8, 0)] and all(len(each) == 1 for each in rest)  # until the first has left
+
+
+def test_sglang_retracts_who_has_the_fewest_tokens() -> None:
+    scheduler = Scheduler(Limits(blocks=19, context_length=48, max_tokens=16, block_size=4), "sglang")
+    scheduler.add(Request(0, 4, 40))
+    run(scheduler)
+    scheduler.add(
+        Request(1, 4, 40)
+    )  # 11 blocks beside 7 for 70 % of 39 tokens; in the end 22 would be needed
+    alone = []
+    while scheduler.waiting + scheduler.running:
+        alone.append({span.sequence for span in run(scheduler).spans})
+        if 0 in scheduler and 1 in scheduler:
+            assert scheduler.preempted(0) == 0
+    assert scheduler.preemptions == 1
+    first_alone = alone.index({0})  # 0 goes on, and 1 comes back when there is room for all that it lacks
+    assert first_alone > 30 and {1} in alone[first_alone:]

@@ -107,7 +107,8 @@ NOW, ENDS_S, BUSY_S, TOTAL_FLOPS, TOTAL_BYTES = range(5)
     CLOSED_FORM,  # 1: runs of decode passes are advanced at once
     SEED,
     N_FINISHED,
-) = range(16)
+    SPECULATES,  # 1: some request has drafts
+) = range(17)
 # rows of Replica.spans
 SLOT, SPAN_ROWS, SPAN_CONTEXT, END, KEPT, NEXT_DRAFTS, ENDED = range(7)
 # columns of Replica.slots

@@ -13,7 +13,7 @@ from twophase.scheduler import compiling as scheduler
 from twophase.simulate import books, deciding, drafts, one_pass, replica, run_ahead, single
 
 LINKED = (pass_seconds, deciding, drafts, run_ahead, one_pass, replica, single)  # each calls those before it
-CALLED = {"decide", "start_pass", "end_pass"}  # once a pass: to inline them would only be to compile them longer
+CALLED = {"decide", "start_pass", "end_pass"}  # once a pass: inlined, they only compile longer
 ENTRIES = {"advance", "submit", "let_go", "cached_blocks", "serve"}  # what Python calls
 
 

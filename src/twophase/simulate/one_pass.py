@@ -79,6 +79,7 @@ from twophase.simulate.books import (
     SLOT,
     SPAN_CONTEXT,
     SPAN_ROWS,
+    SPECULATES,
     START_S,
     STEADY,
     TOTAL_BYTES,
@@ -201,19 +202,18 @@ def start_pass(replica: Replica, spans: int, until_s: float) -> bool:
     return True
 
 
-def note_drafts(replica: Replica, i: int, drafts: int) -> None:
-    """The drafts that this span verified, and those it will verify next."""
+def note_drafts(replica: Replica, i: int, drafts: int) -> int:
+    """The drafts that this span verified, and those it will verify next. Returns those that are accepted."""
     slot = replica.spans[SLOT, i]
     request = replica.slots[slot, REQUEST]
-    wanted = replica.requests.counts[request, DRAFT_TOKENS]
-    if wanted > 0:
-        replica.spans[NEXT_DRAFTS, i] = wanted
-        if drafts > 0:
-            known, rate = replica.state.slots[slot, KNOWN], replica.requests.acceptance[request]
-            right = accepted(replica.counts[SEED], request, known, drafts, rate)
-            replica.spans[KEPT, i] += right
-            replica.records.counts[request, DRAFTED] += drafts
-            replica.records.counts[request, ACCEPTED] += right
+    replica.spans[NEXT_DRAFTS, i] = replica.requests.counts[request, DRAFT_TOKENS]
+    if drafts <= 0:
+        return 0
+    known, rate = replica.state.slots[slot, KNOWN], replica.requests.acceptance[request]
+    right = accepted(replica.counts[SEED], request, known, drafts, rate)
+    replica.records.counts[request, DRAFTED] += drafts
+    replica.records.counts[request, ACCEPTED] += right
+    return right
 
 
 def note_keys(state: State, slot: int, kept: int) -> None:
@@ -260,29 +260,32 @@ def end_requests(replica: Replica, done: int) -> None:
 def end_pass(replica: Replica) -> None:
     """What the pass gave is taken in; who is done is gone."""
     state, span, counts, clock = replica.state, replica.spans, replica.counts, replica.clock
-    spans, done = counts[IN_FLIGHT], 0
+    spans, done, tokens = counts[IN_FLIGHT], 0, 0
     counts[IN_FLIGHT] = 0
-    clock[NOW] = clock[ENDS_S]
+    now = clock[NOW] = clock[ENDS_S]
     for i in range(spans):
         slot = span[SLOT, i]
         request = state.slots[slot]
-        span[END, i] = span[SPAN_CONTEXT, i] + span[SPAN_ROWS, i]
-        span[KEPT, i] = span[NEXT_DRAFTS, i] = 0
-        if span[END, i] >= request[KNOWN]:
-            span[KEPT, i] = 1
-            note_drafts(replica, i, span[END, i] - request[KNOWN])
-            kept = span[KEPT, i]
-            counts[OUTPUT_OWED] -= kept
-            counts[N_TOKENS] += kept
-            note_keys(state, slot, kept)
+        end, kept = span[SPAN_CONTEXT, i] + span[SPAN_ROWS, i], 0
+        span[END, i], span[NEXT_DRAFTS, i] = end, 0
+        if end >= request[KNOWN]:
+            kept = 1
+            if counts[SPECULATES] > 0:
+                kept += note_drafts(replica, i, end - request[KNOWN])
+            if request[KEY_COUNT] < request[KEY_ROOM]:
+                note_keys(state, slot, kept)
             if request[OUTPUT] == 0:
                 row = replica.slots[slot, REQUEST]
-                replica.records.moments[row, FIRST_TOKEN_S] = clock[NOW]
+                replica.records.moments[row, FIRST_TOKEN_S] = now
                 counts[PROMPT_OWED] -= replica.requests.counts[row, PROMPT]
-            replica.last_s[slot] = clock[NOW]
+            replica.last_s[slot] = now
             if request[OUTPUT] + kept >= request[MAX_OUTPUT]:
                 span[ENDED, done] = slot
                 done += 1
+        span[KEPT, i] = kept
+        tokens += kept
+    counts[OUTPUT_OWED] -= tokens
+    counts[N_TOKENS] += tokens
     take_in_pass(state, span[SLOT][:spans], span[END][:spans], span[KEPT][:spans], span[NEXT_DRAFTS][:spans])
     if done > 0:
         end_requests(replica, done)

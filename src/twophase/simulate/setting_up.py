@@ -26,6 +26,7 @@ from twophase.simulate.books import (
     PRIORITY_CLASS,
     PROMPT,
     SEED,
+    SPECULATES,
     VACANT_SLOT,
     Passes,
     Records,
@@ -112,8 +113,9 @@ def new_replica(
         )
     seats = limits.max_sequences
     state = new_state(limits, slots, ageing)._replace(arena=requests.keys)
-    counts, clock = np.zeros(16, np.int64), np.zeros(5)
+    counts, clock = np.zeros(17, np.int64), np.zeros(5)
     counts[[N_VACANT, POLICY, CLOSED_FORM, SEED]] = slots, NUMBERS[policy], closed_form, seed
+    counts[SPECULATES] = bool(np.any(requests.counts[:, DRAFT_TOKENS] > 0))
     stack = np.zeros((slots, 2), np.int64)
     stack[:, VACANT_SLOT] = np.arange(slots)[::-1]
     return Replica(
