@@ -39,6 +39,7 @@ from twophase.simulate.cluster_books import (
     PREFILL,
     SENT_S,
     TARGET,
+    THINK,
     TIME,
     TURN,
     Cluster,
@@ -61,6 +62,8 @@ def advance_at(cluster: Cluster, i: int, until_s: float) -> int:
 
 
 def submit_at(cluster: Cluster, i: int, request: int, moment: float) -> int:
+    # it needs a pass at least
+    cluster.soonest_s[i] = min(cluster.soonest_s[i], moment + ROUNDING * cluster.least_pass_s[i])
     return submit(replica_at(cluster, i), request, moment)
 
 
@@ -102,29 +105,33 @@ def next_event_s(cluster: Cluster) -> float:
 
 
 def next_from_others_s(cluster: Cluster, i: int, moment: float, talks: bool) -> float:
-    """Before this nothing comes to the replica from passes of others: where prompts are sent to it, from
+    """Before this nothing comes to the replica from ends on others: where prompts are sent to it, from
     prefill replicas; where turns follow answers (`talks`), from any."""
     soonest = np.inf
     for j in range(len(cluster.roles)):
-        if j != i and (talks or (cluster.roles[i] == DECODE and cluster.roles[j] == PREFILL)):
-            if counts_at(cluster, j)[IN_FLIGHT] > 0:
-                soonest = min(soonest, ready_at(cluster, j))
-            elif has_work_at(cluster, j):
-                soonest = moment  # it is about to begin
+        sends = cluster.roles[i] == DECODE and cluster.roles[j] == PREFILL
+        if j != i and (talks or sends) and (has_work_at(cluster, j) or counts_at(cluster, j)[IN_FLIGHT] > 0):
+            later = cluster.clock[LATENCY] if sends else cluster.clock[THINK]
+            soonest = min(soonest, max(cluster.soonest_s[j], moment) + later)
     return soonest
 
 
 def begin_all(cluster: Cluster, talks: bool) -> tuple[int, int]:
     """Every idle replica with work goes on until something may come to it, or an end of its own matters."""
     moment = cluster.clock[TIME]
+    for i in range(len(cluster.roles)):
+        if counts_at(cluster, i)[IN_FLIGHT] == 0 and has_work_at(cluster, i):
+            clock_at(cluster, i)[NOW] = max(clock_at(cluster, i)[NOW], moment)
+            cluster.soonest_s[i] = next_end_s(replica_at(cluster, i), cluster.least_pass_s[i])
     known = next_event_s(cluster)
     for i in range(len(cluster.roles)):
         if counts_at(cluster, i)[IN_FLIGHT] == 0 and has_work_at(cluster, i):
             until = min(known, next_from_others_s(cluster, i, moment, talks))
-            clock_at(cluster, i)[NOW] = max(clock_at(cluster, i)[NOW], moment)
             if talks or cluster.roles[i] == PREFILL:
-                until = min(until, next_end_s(replica_at(cluster, i), cluster.least_pass_s[i]))
-            code = advance_at(cluster, i, max(until, np.nextafter(moment, np.inf)))
+                until = min(until, cluster.soonest_s[i])
+            # a pass that ends just then stays in flight: it must be seen to end
+            until = max(np.nextafter(until, -np.inf), np.nextafter(moment, np.inf))
+            code = advance_at(cluster, i, until)
             if code != DONE:
                 return code, i
     return DONE, -1

@@ -31,7 +31,7 @@ BOTH, PREFILL, DECODE = range(3)
     OVERLAPS,  # 1: layers are sent as they are computed
 ) = range(8)
 # places in Cluster.clock
-TIME, BANDWIDTH, LATENCY, LAYERS = range(4)
+TIME, BANDWIDTH, LATENCY, LAYERS, THINK = range(5)  # THINK: the least, from an answer to the next turn
 
 # columns of Cluster.events
 EVENT_ORDER, EVENT_KIND, EVENT_REQUEST = range(3)
@@ -59,6 +59,7 @@ class Cluster(NamedTuple):
     transfers: Floats  # [requests, 2]
     link_free_s: Floats  # [replicas]: when its link has sent or received all
     least_pass_s: Floats  # [replicas]: no pass is faster
+    soonest_s: Floats  # [replicas]: before this none of its requests is done
     heap: Floats  # [requests + 1]: moments of what is to come
     events: Ints  # [requests + 1, 3]
     counts: Ints

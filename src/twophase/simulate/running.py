@@ -32,6 +32,7 @@ from twophase.simulate.cluster_books import (
     PREFILL,
     ROUTER,
     ROUTERS,
+    THINK,
     TIME,
     Cluster,
 )
@@ -179,8 +180,9 @@ def cluster_of(
     later = np.flatnonzero(follows >= 0)
     routes[follows[later], 2] = later
     roots = np.flatnonzero(follows < 0)
-    clock, counts = np.zeros(4), np.zeros(8, np.int64)
+    clock, counts = np.zeros(5), np.zeros(8, np.int64)
     clock[TIME] = -1.0
+    clock[THINK] = workload.arrival_s[later].min(initial=np.inf)
     counts[[ROUTER, CLUSTER_SEED]] = ROUTERS[router], seed
     kv_bytes = np.zeros(count)
     if wire is not None:
@@ -201,6 +203,7 @@ def cluster_of(
         kv_bytes=kv_bytes,
         transfers=np.full((count, 2), np.nan),
         link_free_s=np.zeros(replicas),
+        soonest_s=np.full(replicas, -np.inf),
         least_pass_s=np.array([least_pass_s(pool) for pool in pools for _ in range(pool.count)]),
         heap=np.zeros(count + 1),
         events=np.zeros((count + 1, 3), np.int64),
