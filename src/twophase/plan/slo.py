@@ -117,8 +117,11 @@ def times_of(run: Run, until_s: float) -> tuple[Floats, Floats, Floats]:
     ttft[begun] = first[begun] - run.arrival_s[begun]
     e2e[done] = run.e2e_s
     later = np.maximum(run.workload.output_tokens - 1, 0)
-    tpot = np.where((later > 0) & begun, (e2e - ttft) / np.maximum(later, 1), 0.0)
-    return ttft, np.where(np.isinf(ttft), np.where(later > 0, np.inf, 0.0), tpot), e2e
+    tpot = np.zeros(len(later))
+    known = begun & (later > 0)
+    tpot[known] = (e2e[known] - ttft[known]) / later[known]
+    tpot[np.isinf(ttft) & (later > 0)] = np.inf
+    return ttft, tpot, e2e
 
 
 def keeps(ttft: Floats, tpot: Floats, e2e: Floats, slo: Slo) -> NDArray[np.bool_]:

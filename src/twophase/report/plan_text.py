@@ -1,12 +1,13 @@
 """A plan in the terminal, and as plain aligned text where it is not one."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from twophase.plan.answer import Answer
 from twophase.plan.commands import launch
+from twophase.report.aligned import aligned
 from twophase.report.bench_terminal import HEAD, as_text, heading, note_lines, show, table
 from twophase.report.plan_rows import (
     FORMULAS,
@@ -36,6 +37,13 @@ def plain(own: Answer, name: str, model: str) -> str:
     return as_text(blocks(own, name, model))
 
 
+def lines(rows: Iterable[Sequence[str]]) -> Text:
+    """Columns of words, never cut off: the last may be long."""
+    found = list(rows)
+    heads = [""] * len(found[0]) if found else [""]
+    return Text("\n".join(aligned(heads, found, heads, "  ")[1:]), no_wrap=True)
+
+
 def blocks(own: Answer, name: str, model: str) -> Iterable[RenderableType]:
     yield Text.assemble((f"{name}: {headline(own)}", HEAD))
     yield Text(f"{slo_words(own.question.slo)}\n{load_words(own)}\n{counted(own)}")
@@ -51,10 +59,10 @@ def blocks(own: Answer, name: str, model: str) -> Iterable[RenderableType]:
         yield heading("Cost against latency", "none is cheaper and faster")
         yield table(HEADS, (cells(each) for each in own.front))
         yield heading("Other ways")
-        yield table(("", "", ""), rival_rows(own), left=3)
+        yield lines(rival_rows(own))
     if own.near:
         yield heading("As cheap, and not good enough")
-        yield table(("", "", ""), near_rows(own, NEAR), left=3)
+        yield lines(near_rows(own, NEAR))
     yield heading("Ruled out by bounds")
     yield table(("", "candidates", ""), lost_rows(own), left=1)
     if own.best is not None:

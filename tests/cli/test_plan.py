@@ -1,0 +1,107 @@
+"""`twophase plan`: what it answers, what it refuses."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+QUICK = (
+    *("llama-3.1-8b", "--slo", "ttft=500ms,tpot=50ms", "--gpus", "h100-sxm,a100-80gb", "--processes", "1"),
+    *("--requests", "120", "--rate", "10", "--prompt-tokens", "512", "--output-tokens", "32"),
+    *("--weights", "own", "--kv", "bf16", "--tp", "1", "--pp", "1", "--max-tokens-per-pass", "2048"),
+    *("--max-sequences", "64", "--max-gpus", "4"),
+)
+
+
+def plan(*options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from twophase.cli import main; main()", "plan", *options]
+    return subprocess.run(command, capture_output=True, text=True, env=dict(os.environ), check=False)
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("plan") / "run"
+    done = plan(*QUICK, "-o", str(folder), "--html", str(folder.parent / "plan.html"), "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return folder, found
+
+
+def test_the_cheapest_wins(answered: tuple[Path, dict[str, Any]]) -> None:
+    _, found = answered
+    winner = found["winner"]
+    assert (winner["gpu"], winner["gpus"], winner["usd_per_hour"]) == ("a100-80gb", 1, 1.39)
+    assert winner["share"] >= 0.9
+    assert found["fewest_gpus"]["gpus"] == 1
+    counts = found["candidates"]
+    assert counts["considered"] == counts["left"] + sum(counts["ruled_out"].values())
+    assert [each["factor"] for each in found["sensitivity"]] == [0.8, 1.2, 0.8, 1.2]
+    front = [(each["usd_per_hour"], each["e2e_s"]) for each in found["front"]]
+    assert front == sorted(front) and [e2e for _, e2e in front] == sorted(
+        (e2e for _, e2e in front), reverse=True
+    )
+    assert front[0][0] == winner["usd_per_hour"]
+    (command,) = found["launch"]["vllm"]
+    assert command.startswith("vllm serve llama-3.1-8b --max-model-len 1024 --max-num-batched-tokens 2048")
+
+
+def test_a_run_goes_on(answered: tuple[Path, dict[str, Any]]) -> None:
+    folder, found = answered
+    assert json.loads((folder / "plan.json").read_text()) == found
+    before = (folder / "trials.jsonl").read_text()
+    again = plan(*QUICK, "-o", str(folder), "--resume", "--json")
+    assert json.loads(again.stdout) == found
+    assert (folder / "trials.jsonl").read_text() == before
+
+
+def test_the_page_needs_nothing_else(answered: tuple[Path, dict[str, Any]]) -> None:
+    text = (answered[0].parent / "plan.html").read_text()
+    assert "a100-80gb" in text and "<svg" in text
+    assert "http://" not in text.replace("http://www.w3.org", "") and "<script src" not in text
+
+
+def test_cheapest_single_gpu_that_meets_both_limits() -> None:
+    """ADV-01: a T4 passes on floors alone, and can't be what is recommended; an A100 is the smallest."""
+    done = plan(
+        *("llama-3-8b", "--gpus", "t4,a100-80gb,h100-sxm,h200", "--slo", "ttft=500ms,tpot=50ms"),
+        *("--rate", "0.1", "--requests", "20", "--prompt-tokens", "2048", "--output-tokens", "64"),
+        *("--weights", "own", "--kv", "bf16", "--tp", "1", "--pp", "1", "--max-gpus", "1"),
+        *("--processes", "1", "--json", "--no-split"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["winner"]["gpu"] == "a100-80gb"
+
+
+def test_nothing_keeps_it() -> None:
+    done = plan(*QUICK, "--max-cost", "0.5", "--plain")
+    assert done.returncode == 1
+    assert "Nothing that was looked at keeps the SLO" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--slo", "p99=3"), "unknown time"),
+        (("--slo", "gap=1s"), "gap is none of them"),
+        (("--slo", "ttft=1s", "--attainment", "1.5"), "--attainment 1.5"),
+        (("--slo", "ttft=1s", "--gpus", "h1000"), "unknown accelerator"),
+        (("--slo", "ttft=1s", "--tp", "two"), "--tp two"),
+        (("--slo", "ttft=1s", "--kv", "int3"), "--kv int3"),
+        (("--slo", "ttft=1s", "--price", "h100-sxm"), "NAME=USD"),
+        (("--slo", "ttft=1s", "--price", "l4=1"), "not among --gpus"),
+        (("--slo", "ttft=1s", "--resume"), "-o DIR"),
+        (("--slo", "ttft=1s", "--router", "random"), "--router random"),
+        (("--slo", "ttft=1s"), "say what arrives"),
+        (("--slo", "ttft=1s", "--ray", "here", "--processes", "2"), "one of them"),
+    ],
+)
+def test_bad_input_is_said_in_one_line(options: tuple[str, ...], said: str) -> None:
+    rate = () if said == "say what arrives" else ("--rate", "1")
+    done = plan("llama-3.1-8b", *rate, *options)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
