@@ -56,6 +56,7 @@ def columns_of(own: Simulation) -> dict[str, Any]:
         "prompt_tokens": run.workload.prompt_tokens[came],
         "cached_tokens": counts[:, CACHED],
         "output_tokens": np.where(finished, counts[:, PRODUCED], 0).astype(np.float64),
+        "asked_tokens": run.workload.output_tokens[came],
         "first_tokens": np.where(np.isnan(first), 0.0, 1.0),
         "hidden_tokens": np.zeros(len(came)),
         "token_source": ["token_ids"] * len(came),

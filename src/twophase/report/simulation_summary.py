@@ -151,6 +151,9 @@ def tokens(run: Run) -> Tokens:
     return Tokens(
         prompt=prompts,
         output=float(run.output_tokens.sum()),
+        asked=int(run.workload.output_tokens[rows].sum()),
+        short=0,
+        short_share=0.0,
         hidden=0.0,
         cached_share=cached / prompts if prompts else None,
         sources=(("token_ids", len(rows)),),
