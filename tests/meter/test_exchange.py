@@ -7,8 +7,9 @@ import pytest
 from scripted_server import END, JSON, PATH, STREAM, Script, call, chunked, saying, serving, target
 
 from twophase.errors import InputError
+from twophase.meter.compression import body_of
 from twophase.meter.connecting import origin_of
-from twophase.meter.exchange import Pool, body_of, exchange, fetch, request_head, run
+from twophase.meter.exchange import Pool, exchange, fetch, request_head, run
 from twophase.meter.records import Exchange, Target
 
 

@@ -147,7 +147,8 @@ def bench(
 ) -> int:
     """Measure a server under load: latencies, throughput, goodput, and the meter's own error.
 
-    Each run is kept as a folder, for `twophase report`. The exit status is 1 where it ended early.
+    Each run is kept as a folder, for `twophase report`. The exit status is 1 where it ended early,
+    or no request finished.
     """
     values = dict(context.params)
     given = {name for name in values if from_user(context, name)}

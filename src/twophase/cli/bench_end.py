@@ -56,7 +56,7 @@ def finish(
         print(f"\nThe run: {folder}")
     if run.partial == "interrupted":
         return INTERRUPTED
-    return BROKEN if run.partial else 0
+    return BROKEN if run.partial or not summary.of("finished") else 0
 
 
 def name_of(run: "LoadRun") -> str:

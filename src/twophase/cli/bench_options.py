@@ -13,6 +13,7 @@ from twophase.errors import InputError
 
 LARGEST = 100_000_000
 SECONDS = ("rate", "duration", "speedup", "timeout", "burstiness")  # above zero
+NAMES = ("model", "seed", "gpu")
 COUNTS = ("concurrency", "requests", "turns", "prefixes", "workers", "gpus")
 EXCLUDED = {  # options that say twice, or against each other, what is sent
     "trace": (
@@ -41,6 +42,9 @@ def require_sound(values: Mapping[str, Any], given: Collection[str]) -> None:
     for name in ("warmup", "prefix_tokens"):
         if not 0 <= (values[name] or 0) <= LARGEST:
             raise InputError(f"--{name.replace('_', '-')} {values[name]}: give a whole number, 0 or more")
+    for name in NAMES:
+        if values[name] is not None and not (values[name] and values[name].isprintable()):
+            raise InputError(f"--{name} {values[name]!r}: give a name of letters that can be printed")
     for one, others in EXCLUDED.items():
         if one in given and (clash := [name for name in others if name in given]):
             other = clash[0].replace("_", "-")

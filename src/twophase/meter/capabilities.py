@@ -9,11 +9,13 @@ from twophase.errors import InputError, nearest
 from twophase.meter import calibration as calibrating
 from twophase.meter import dialect as speaking
 from twophase.meter.calibration import Calibration, calibrate
+from twophase.meter.compression import body_of
 from twophase.meter.dialect import OPTIONAL, Dialect, without_named
 from twophase.meter.exchange import Pool, exchange, fetch
+from twophase.meter.outcome import refusal
 from twophase.meter.proxy import split_url
 from twophase.meter.reading import read_reply
-from twophase.meter.records import Call, Endpoint, Reply, Target
+from twophase.meter.records import Call, Endpoint, Exchange, Reply, Target
 from twophase.meter.server_kind import kind_of, listed_models, longest_of
 from twophase.meter.words import random_words, unique_text
 
@@ -71,7 +73,9 @@ async def find_server(
         raise InputError(f"no server answers at {shown(url)}: {models.error}")
     refuse_strangers(models.status, url)
     listed = listed_models(models)
-    model, notes = chosen(asked.model, [entry["id"] for entry in listed], url)
+    if asked.model is None and not listed:
+        raise InputError(why_no_models(models, url))
+    model, notes = chosen(asked.model, [entry["id"] for entry in listed])
     target = replace(target, model=model)
     dialect = Dialect(model, asked.endpoint or "chat", extra=asked.extra)
     dialect, tokens = await agree(pool, target, dialect, asked)
@@ -100,16 +104,23 @@ async def find_server(
     )
 
 
-def chosen(model: str | None, listed: list[str], url: str) -> tuple[str, list[str]]:
+def chosen(model: str | None, listed: list[str]) -> tuple[str, list[str]]:
     """The model to ask for, and what is to be said of the choice."""
     if model is not None:
         if listed and model not in listed:
             return model, [f"the server does not list the model {model}{nearest(model, listed)}"]
         return model, []
-    if not listed:
-        raise InputError(f"{shown(url)} lists no models at /v1/models: give --model NAME")
     others = f", of {len(listed)} that the server lists" if listed[1:] else ""
     return listed[0], [f"the model is {listed[0]}{others}"] if others else []
+
+
+def why_no_models(models: Exchange, url: str) -> str:
+    if not models.status:
+        return f"{shown(url)} gives no answer at /v1/models: {models.error}"
+    why = "" if models.status == 200 else refusal(models, body_of(models))[1]
+    if 300 <= models.status < 400:
+        return f"{shown(url)} answers {why}"
+    return f"{shown(url)} lists no models at /v1/models{why and f' ({why})'}: give --model NAME"
 
 
 async def agree(pool: Pool, target: Target, dialect: Dialect, asked: Asked) -> tuple[Dialect, int]:

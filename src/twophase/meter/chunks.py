@@ -109,7 +109,7 @@ def read_chunk(at_s: float, body: Json) -> Chunk:
 def read_choice(chunk: Chunk, choice: Json) -> None:
     finish = choice.get("finish_reason")
     if isinstance(finish, str) and finish not in ("", "null"):
-        chunk.finish = finish
+        chunk.finish = shorten(finish)
     name_tokens(chunk, choice)
     if chunk.usage is None:
         chunk.usage = usage_of(choice)
@@ -242,5 +242,6 @@ def message_of(body: Any, depth: int = DEEPEST) -> str:
 
 
 def shorten(text: str) -> str:
-    line = " ".join(text.split())
+    """One line of it, without what a terminal might act upon and no file can hold."""
+    line = "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
     return line if len(line) <= LONGEST_REASON else f"{line[:LONGEST_REASON]} ..."

@@ -10,6 +10,10 @@ from twophase.meter.records import Closing, Exchange
 
 STREAM_ENDS = (b"[DONE]\n\n", b"[DONE]\r\n\r\n")  # JSON can't hold them: its line ends are escaped
 PATIENCE_S = 1.0  # for the end of a response whose stream has said that it is over
+LONGEST_HEAD = 1 << 20
+LONGEST = 8 << 20  # of a response to which nobody asked for tokens
+BYTES_A_TOKEN = 4 << 10  # at most; a chunk has a few hundred, with log probabilities ten times as many
+READ_COST = 128  # what keeping a read takes beside its bytes
 
 
 class Connection(asyncio.Protocol):
@@ -52,8 +56,21 @@ class Connection(asyncio.Protocol):
         except HttpParserUpgrade:
             self.end("malformed", "the server changes to another protocol")
             return
-        if self.exchange is exchange and exchange.reads and exchange.reads[-1][1].endswith(STREAM_ENDS):
+        if self.exchange is not exchange:
+            return
+        self.taken += len(data)
+        if self.taken > (LONGEST_HEAD if exchange.head_s is None else self.longest):
+            self.too_long(exchange)
+        elif exchange.reads and exchange.reads[-1][1].endswith(STREAM_ENDS):
             self.await_end()
+
+    def too_long(self, exchange: Exchange) -> None:
+        """A server that never ends: what it sends would fill the memory before the timeout."""
+        if exchange.head_s is None:
+            self.end("malformed", f"the response's head is longer than {LONGEST_HEAD >> 20} MiB")
+        else:
+            self.end("malformed", f"cut off: the response is longer than {self.longest >> 20} MiB")
+        self.abort()
 
     def eof_received(self) -> None:
         self.closed = True
@@ -97,6 +114,7 @@ class Connection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         if self.exchange is not None:
             self.exchange.reads.append((self.now, body))
+            self.taken += READ_COST
 
     def on_message_complete(self) -> None:
         if self.parser.get_status_code() >= 200:
@@ -111,6 +129,8 @@ class Connection(asyncio.Protocol):
         self.exchange = exchange
         self.parser = HttpResponseParser(self)
         self.framed = self.reusable = False
+        self.taken = 0
+        self.longest = LONGEST + BYTES_A_TOKEN * exchange.call.max_tokens
         self.ended = asyncio.get_running_loop().create_future()
         exchange.sent_s = monotonic()
         self.transport.write(request)

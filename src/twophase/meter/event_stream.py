@@ -27,7 +27,7 @@ class EventStream:
     """A stream read so far; `feed` takes its bytes in any pieces and returns the events they completed."""
 
     head: bytes | None = b""  # the first bytes, while they may yet be a byte-order mark
-    line: bytes = b""  # unfinished
+    line: bytearray = field(default_factory=bytearray)  # unfinished
     after_cr: bool = False  # an LF that comes next belongs to the line end before it
     data: list[bytes] = field(default_factory=list)
     event: bytes = b""
@@ -53,9 +53,13 @@ class EventStream:
                 return []
         self.after_cr = piece[-1:] == b"\r"
         lines = piece.split(b"\n") if b"\r" not in piece else LINE_END.split(piece)
-        lines[0] = self.line + lines[0]
-        self.line = lines.pop()
-        found = []
+        self.line += lines[0]  # in place: a line may come in a million pieces
+        found: list[ServerEvent] = []
+        if lines[1:]:
+            lines[0] = bytes(self.line)
+            self.line = bytearray(lines.pop())
+        else:
+            lines = []
         for line in lines:
             if line:
                 self.take(line)
@@ -84,8 +88,8 @@ class EventStream:
     def rest(self, at_s: float) -> ServerEvent | None:
         """What the stream's end left without its blank line: the format drops it, servers mean it."""
         if self.line:
-            self.take(self.line)
-            self.line = b""
+            self.take(bytes(self.line))
+            self.line.clear()
         return self.dispatch(at_s)
 
 
@@ -102,5 +106,5 @@ def read_events(reads: Iterable[tuple[float, bytes]]) -> tuple[list[ServerEvent]
     for at_s, piece in reads:
         events += stream.feed(at_s, piece)
     if stream.head:
-        stream.line, stream.head = stream.head, None
+        stream.line, stream.head = bytearray(stream.head), None
     return events, stream.rest(at_s)

@@ -68,12 +68,8 @@ async def exchange(
 async def fetch(
     pool: Pool, target: Target, method: str, path: str, body: bytes = b"", timeout_s: float = 10.0
 ) -> Exchange:
-    """Any other request of the server: its list of models, its counters. `body_of` has the answer."""
+    """Any other request of the server: its list of models, its counters."""
     return await trade(pool, Call(0, body, 0, 0), target, method, path, monotonic(), timeout_s)
-
-
-def body_of(done: Exchange) -> bytes:
-    return b"".join(piece for _, piece in done.reads)
 
 
 async def trade(

@@ -79,5 +79,4 @@ def cut_short(exchange: Exchange, generated: bool) -> Verdict:
 
 
 def shown(body: bytes) -> str:
-    text = " ".join(body[:120].decode(errors="replace").split())
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return shorten(body[:120].decode(errors="replace"))

@@ -1,15 +1,14 @@
 """From the bytes of an exchange to a request measured: its outcome, its times, its tokens."""
 
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from twophase.meter.chunks import Chunk, parse, read_chunk, read_chunks, read_event, shorten
+from twophase.meter.chunks import Chunk, parse, read_chunk, read_chunks, read_event
+from twophase.meter.compression import decoded
 from twophase.meter.counting import Count, count_tokens, last_usage
 from twophase.meter.event_stream import read_events
 from twophase.meter.outcome import last_finish, outcome_of
 from twophase.meter.records import Endpoint, Exchange, Reply, StreamEvent
-from twophase.records import Outcome
 
 Reads = Sequence[tuple[float, bytes]]
 
@@ -19,12 +18,14 @@ ONE_INSTANT = 0.05  # of a mean token's time, at most
 
 def read_reply(exchange: Exchange, endpoint: Endpoint) -> Reply:
     """Never raises for what a server sent, be it of the other endpoint than the one asked."""
-    reads, encoded = decoded(exchange)
+    reads, unreadable = decoded(exchange)
     whole = b"".join(piece for _, piece in reads).strip()
     streamed = whole[:1] not in (b"{", b"[")
     chunks = stream_chunks(reads) if streamed else json_chunks(reads, whole)
     count = count_tokens(chunks)
-    outcome, reason = encoded or outcome_of(exchange, chunks, whole, streamed)
+    outcome, reason = outcome_of(exchange, chunks, whole, streamed)
+    if unreadable and 200 <= exchange.status < 300:
+        outcome, reason = "failed", unreadable
     tokens = [chunk for chunk in chunks if chunk.tokens]
     first_s = tokens[0].at_s if tokens and streamed else None
     usage = last_usage(chunks)
@@ -53,23 +54,6 @@ def read_reply(exchange: Exchange, endpoint: Endpoint) -> Reply:
         asked_tokens=exchange.call.max_tokens,
         server_times=tuple(dict(pair for chunk in chunks for pair in chunk.times).items()),
     )
-
-
-def decoded(exchange: Exchange) -> tuple[Reads, tuple[Outcome, str] | None]:
-    """The body's reads without a compression that the server was asked not to use; and what is in the way."""
-    coding = dict(exchange.headers).get("content-encoding", "").strip().lower()
-    if coding in ("", "identity"):
-        return exchange.reads, None
-    if coding not in ("gzip", "x-gzip", "deflate"):
-        return (), (
-            "failed",
-            f"the reply came compressed as {shorten(coding)}, though identity was asked for",
-        )
-    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress
-    try:
-        return [(at_s, inflate(piece)) for at_s, piece in exchange.reads], None
-    except zlib.error as error:
-        return (), ("failed", f"the reply's compression is damaged: {error}")
 
 
 def stream_chunks(reads: Reads) -> list[Chunk]:

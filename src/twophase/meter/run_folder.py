@@ -25,6 +25,7 @@ TEXTS = ("point", "outcome", "reason", "token_source", "finish_reason")
 COUNTS = ("number", "status", "prompt_tokens", "cached_tokens", "asked_tokens")
 NOT_COLUMNS = ("events", "server_times")
 EVENT_COLUMNS: dict[str, Kind] = {"number": "integer", "at_s": "number", "kind": "text", "tokens": "number"}
+ESCAPED = "backslashreplace"  # what is no Unicode, of a path: as JSON writes it
 ROWS = 1 << 15  # events of a row group
 
 
@@ -38,10 +39,10 @@ def save(
     try:
         beside.mkdir(parents=True)
         document = json.dumps(described(run, arguments), indent=2, ensure_ascii=False)
-        (beside / "run.json").write_text(document + "\n", encoding="utf-8")
+        (beside / "run.json").write_text(document + "\n", encoding="utf-8", errors=ESCAPED)
         write_tables(beside, run)
         if page is not None:
-            (beside / "report.html").write_text(page(run), encoding="utf-8")
+            (beside / "report.html").write_text(page(run), encoding="utf-8", errors=ESCAPED)
         if folder.exists():
             folder.rmdir()
         os.replace(beside, folder)

@@ -5,7 +5,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from twophase.meter.exchange import Pool, body_of, fetch
+from twophase.meter.chunks import shorten
+from twophase.meter.compression import body_of
+from twophase.meter.exchange import Pool, fetch
 from twophase.meter.records import Exchange, Target
 
 UNKNOWN = "unknown"
@@ -48,14 +50,14 @@ async def kind_of(pool: Pool, target: Target, models: Exchange) -> tuple[str, st
     version = ""
     said = json_of(await fetch(pool, target, "GET", "/version", timeout_s=LOOK_S))
     if isinstance(said, dict):
-        version = str(said.get("version", ""))
+        version = shorten(str(said.get("version", "")))
     if kind == UNKNOWN:
         page = await fetch(pool, target, "GET", "/metrics", timeout_s=LOOK_S)
         kind = kind_by_counters(body_of(page).decode(errors="replace")) if page.status == 200 else UNKNOWN
     if kind == UNKNOWN:
         info = json_of(await fetch(pool, target, "GET", "/info", timeout_s=LOOK_S))
         if isinstance(info, dict) and "max_total_tokens" in info:
-            kind, version = "TGI", str(info.get("version", version))
+            kind, version = "TGI", shorten(str(info.get("version", version)))
     return kind, version
 
 
@@ -72,12 +74,16 @@ def kind_by_counters(page: str) -> str:
 
 
 def listed_models(models: Exchange) -> list[dict[str, Any]]:
-    """The entries of /v1/models; none where it answers otherwise."""
+    """The entries of /v1/models that have a name; none where it answers otherwise."""
     said = json_of(models)
     entries = said.get("data") if isinstance(said, dict) else None
     if not isinstance(entries, list):
         return []
-    return [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
+    return [entry for entry in entries if isinstance(entry, dict) and is_name(entry.get("id"))]
+
+
+def is_name(name: Any) -> bool:
+    return isinstance(name, str) and name != "" and name.isprintable()
 
 
 def json_of(done: Exchange) -> Any:
