@@ -41,7 +41,7 @@ def test_compiled_decides_alike(policy: str, monkeypatch: pytest.MonkeyPatch) ->
     assert not compiling.can_compile()
     plain = [decisions(policy, seed) for seed in range(4)]
     preemptions, hits, accepted = (sum(each) for each in zip(*(counts for _, counts in plain), strict=True))
-    assert hits > 50 and accepted > 50 and (preemptions > 20 or policy == "static")
+    assert hits > 50 and accepted > 50 and (preemptions > 20 or policy in {"static", "sglang"})
     monkeypatch.delenv("NUMBA_DISABLE_JIT")
     assert compiling.can_compile()
     assert hasattr(Scheduler(Limits(blocks=1, context_length=1), policy)._policy, "signatures")
