@@ -66,7 +66,7 @@ def test_no_run_beats_its_bounds(
 
 
 def test_bounds_are_of_use() -> None:
-    """Twice the load that one replica bears needs two, whatever the limits."""
+    """Most of the work that a load needs at the least is asked for."""
     workload = load(300.0, "1000", "100", requests=2000)
     setups = Setups(question(workload=workload, slo=Slo(1.0, 0.05)))
     kind = Kind(Layout("h100-sxm", "", "bf16", 1, 1, 1), 2048, 64)
@@ -74,17 +74,10 @@ def test_bounds_are_of_use() -> None:
     at = tables_of(pool.estimate.times, pool.limits.budget, 64)
     demand = demand_of(workload, setups.question.slo, True)
     found = bound_of(at, pool.limits, demand, setups.question.slo, "both")
-    busy = (
-        300.0
-        * 1099
-        * float(
-            (
-                pool.estimate.times.rows_s[1:]
-                / np.arange(1, 2049.0 + 6144)[: len(pool.estimate.times.rows_s) - 1]
-            ).min()
-        )
-    )
-    assert found.replicas > 0.5 * busy
+    rows_s = pool.estimate.times.rows_s[1:2049]
+    busy = 300.0 * 1099 * float((rows_s / np.arange(1, 2049)).min())  # of a second, all rows at their best
+    assert busy > 1.5
+    assert found.replicas > 0.75 * busy
 
 
 def test_what_a_cache_may_hold_is_no_work() -> None:

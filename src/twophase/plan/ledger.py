@@ -50,7 +50,8 @@ def read_trials(folder: Path) -> dict[str, Trial]:
             continue
         try:
             content: dict[str, Any] = json.loads(line)
-            found[content.pop("key")] = trial_from(content)
+            key = content.pop("key")
+            found[key] = trial_from(content)
         except (json.JSONDecodeError, KeyError, AttributeError):
             if number == len(lines):  # without its end of line
                 break
