@@ -5,8 +5,9 @@ The public table joins several dumps of the same benchmark, which record paralle
 - vLLM's "tp 4, attention dp 4, moe 1 x 16" are four devices; "tp 72" of an NVL72 is data-parallel attention;
 - pools of two dumps say neither how many workers there are nor whether attention is data parallel: both are
   taken as the rows that do say it have it (see `_unsaid`). Clients stand in the source's text.
-Lengths are drawn from 80 to 100 % of the nominal ones in InferenceX's sweeps. DeepSeek on TensorRT-LLM from
-1.2.0rc6.post3 on, and on 1.1.0rc2.post2 from 2026 on, was run with drafts, which no column says.
+Lengths are drawn from 80 to 100 % of the nominal ones in InferenceX's sweeps. DeepSeek on TensorRT-LLM
+1.2.0rc6.post3, and on 1.1.0rc2.post2 from 2026 on, is taken to be run with drafts, which no column says: the
+same points of 1.2.0rc6.post2 take 1.4 to 2 times as long a token.
 """
 
 import math
