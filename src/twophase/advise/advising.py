@@ -11,7 +11,7 @@ from typing import Literal
 
 from twophase.advise.changes import CHANGES, Change, Now, RefusedError
 from twophase.advise.effects import Aim, Effect, effects, helps
-from twophase.advise.figures import GOOD, Figures, Trial, crowded, rates, tried
+from twophase.advise.figures import GOOD, Figures, Trial, crowded, tried
 from twophase.advise.known import Known, known_levers
 from twophase.advise.load import Load, crowd
 from twophase.advise.point import Point, point_of
@@ -76,9 +76,9 @@ def advise(
     report("simulating the deployment as it is", 0.0)
     notes = []
     pools = pools_of(setup, crowd(load, 1))
-    full = crowded(setup, load, pools)
+    full, at_most = crowded(setup, load, pools)
     if load.rate is None and load.clients is None and load.recorded is None:
-        most = rates(full, slice(None)).requests
+        most = at_most.requests
         if not most > 0:
             raise InputError("no such request can be served: its KV cache does not fit")
         load = replace(load, rate=BUSY * most)

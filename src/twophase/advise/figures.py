@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twophase.advise.load import Asked, Load, asked, crowd
-from twophase.advise.point import around
+from twophase.advise.point import around, full_service_s
 from twophase.advise.setup import Setup, pools_of, seats_of, served
 from twophase.simulate.books import CACHED, FINISHED, FINISHED_S, FIRST_TOKEN_S, OUTCOME, PRODUCED
 from twophase.simulate.outcome import Run
@@ -70,10 +70,7 @@ def tried(own: Setup, load: Load, slo: Sequence[tuple[str, float]], *, most_good
     pools = pools_of(own, crowd(load, 1))
     made = asked(load, *in_flight(pools[-1], load))
     run = served(own, pools, made.workload)
-    if load.clients is not None:
-        most = rates(run, made.watched)
-    else:
-        most = rates(crowded(own, load, pools), slice(None))
+    most = closed_rates(run, made, load.clients) if load.clients else crowded(own, load, pools)[1]
     found = figures_of(own, run, made, most, slo, load)
     if most_good:
         at_most = found.goodput_per_s if load.clients is not None else best_rate(own, load, pools, most, slo)
@@ -108,14 +105,31 @@ def at_rate(load: Load, rate: float) -> Load:
     return replace(load, recorded=load.recorded.faster(rate / now)) if now else load
 
 
-def crowded(own: Setup, load: Load, pools: list[Pool]) -> Run:
-    """All requests at once."""
-    full = crowd(load, seats_of(pools[-1], crowd(load, 1)))
-    return served(own, pools, full)
+def crowded(own: Setup, load: Load, pools: list[Pool]) -> tuple[Run, Rates]:
+    """As many clients as are served together, who have half of their outputs on average.
+
+    Prompts whose contents were recorded come all at once: in another order they would share other blocks.
+    """
+    seats = seats_of(pools[-1], crowd(load, 1), written=0.5)
+    if load.recorded is not None and load.recorded.content is not None:
+        run = served(own, pools, crowd(load, seats))
+        return run, rates(run)
+    full = replace(load, clients=seats, rate=None)
+    made = asked(full, *in_flight(pools[-1], full))
+    run = served(own, pools, made.workload)
+    return run, closed_rates(run, made, seats)
 
 
 def in_flight(pool: Pool, load: Load) -> tuple[float, float]:
-    """(requests served at once, seconds for each), about, to know how many to simulate."""
+    """(requests served at once, seconds for each), about: how many to simulate, and when they begin."""
+    if load.clients is not None:
+        return load.clients, full_service_s(
+            pool.estimate.times,
+            load.prompt_tokens * (1 - load.shared),
+            load.output_tokens,
+            pool.limits.budget,
+            load.clients / pool.count,
+        )
     batch, service = around(
         pool.estimate.times,
         load.prompt_tokens,
@@ -127,9 +141,20 @@ def in_flight(pool: Pool, load: Load) -> tuple[float, float]:
     return batch * pool.count, service
 
 
-def rates(run: Run, watched: slice) -> Rates:
+def closed_rates(run: Run, made: Asked, clients: int) -> Rates:
+    """By Little's law: each client always has one request under way."""
+    counts, moments = run.records.counts[made.watched], run.records.moments[made.watched]
+    done = counts[:, OUTCOME] == FINISHED
+    if not done.any():
+        return Rates(0.0, 0.0, 0)
+    e2e_s = float((moments[:, FINISHED_S] - run.arrival_s[made.watched])[done].mean())
+    rate = clients / e2e_s
+    return Rates(rate, rate * float(counts[done, PRODUCED].mean()), int(done.sum()))
+
+
+def rates(run: Run) -> Rates:
     """From the moment at which a quarter is through until three quarters are."""
-    counts, ends = run.records.counts[watched], run.records.moments[watched, FINISHED_S]
+    counts, ends = run.records.counts, run.records.moments[:, FINISHED_S]
     order = np.argsort(ends[counts[:, OUTCOME] == FINISHED], kind="stable")
     ends = ends[counts[:, OUTCOME] == FINISHED][order]
     tokens = counts[counts[:, OUTCOME] == FINISHED, PRODUCED][order]

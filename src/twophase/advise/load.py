@@ -74,7 +74,7 @@ def asked(load: Load, in_flight: float, service_s: float) -> Asked:
 
 
 def crowd(load: Load, seats: int) -> Workload:
-    """All at once, some four times as many as are served together: what the deployment does at its most."""
+    """All at once, some four times as many as are served together."""
     count = max(64, 4 * seats)
     if load.recorded is None:
         return drawn(load, count, np.zeros(count))

@@ -155,6 +155,12 @@ def decode_work(times: PassTimes, batch: float, context: float) -> Work:
     return Work(seconds, flops / peak, weights / bandwidth, kv_bytes / bandwidth, attention / flops)
 
 
+def full_service_s(times: PassTimes, prompt: float, output: float, budget: int, clients: float) -> float:
+    """Of a request beside so many others, each of whose prompts is computed meanwhile."""
+    a_pass = decode_work(times, clients, prompt + output / 2).seconds
+    return output * a_pass + clients * prompt_work(times, prompt, budget).seconds
+
+
 def around(
     times: PassTimes, prompt: float, output: float, budget: int, seats: int, rate: float
 ) -> tuple[float, float]:

@@ -151,8 +151,9 @@ def served(own: Setup, pools: list[Pool], workload: Workload) -> Run:
     )
 
 
-def seats_of(pool: Pool, workload: Workload) -> int:
-    """Sequences of the workload's mean length that all replicas of the pool serve at once."""
-    mean = float(np.mean(workload.prompt_tokens + workload.output_tokens))
+def seats_of(pool: Pool, workload: Workload, written: float = 1.0) -> int:
+    """Sequences of the workload's mean length that all replicas of the pool serve at once, when such a share
+    of their outputs is written."""
+    mean = float(np.mean(workload.prompt_tokens + written * workload.output_tokens))
     held = pool.limits.blocks * pool.limits.block_size / mean
     return max(1, int(min(held, pool.limits.max_sequences))) * pool.count
