@@ -145,7 +145,9 @@ def test_wrong_options_are_one_line(run, arguments: list[str], said: str) -> Non
     assert said in err
 
 
-@pytest.mark.parametrize("option", ["gpu", "hardware", "tp", "pp", "ep", "dp", "speed", "tokenizer"])
+@pytest.mark.parametrize(
+    "option", ["gpu", "hardware", "tp", "pp", "ep", "dp", "speed", "tokenizer", "calibration"]
+)
 def test_the_real_clock_knows_no_accelerator(run, option: str) -> None:
     status, out, err = run("serve", f"--{option}", "1")
     assert (status, out, err) == (2, "", f"twophase: --{option}: only with --clock roofline\n")

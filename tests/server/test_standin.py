@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from twophase.calibration.calibrated import Calibration, Coefficients
 from twophase.cost.deployment import Deployment
 from twophase.cost.pass_ import Pass, Span
 from twophase.cost.roofline import floor
@@ -19,7 +20,7 @@ from twophase.server.engine import Sizes
 from twophase.server.open_standin import StandInOptions, open_standin
 from twophase.server.standin import StandIn
 from twophase.simulate.clock import PacedClock
-from twophase.simulate.roofline import roofline_seconds
+from twophase.simulate.roofline import calibrated_seconds, roofline_seconds
 
 LLAMA, H100 = load_model("llama-3.1-8b"), load_accelerator("h100-sxm")
 OWN = Deployment(LLAMA.spec, LLAMA.storage, KV_FORMATS["bf16"])
@@ -35,6 +36,51 @@ def test_no_pass_beats_its_floor() -> None:
     for batch in (1, 8, 64):
         pass_ = Pass(tuple(Span(i, 1, 500) for i in range(batch)))
         assert roofline_seconds(own, H100)(pass_) >= float(floor(own, decodes(batch, 500), H100).seconds)
+
+
+def measured(**coefficients: float) -> Calibration:
+    return Calibration(
+        coefficients=Coefficients(**coefficients),
+        base="floor",
+        model=LLAMA.spec.name,
+        accelerator=H100.name,
+        engine="none",
+        passes=12,
+        median_error=0.01,
+        p90_error=0.02,
+        interval=(0.98, 1.02),
+        most_rows=2048,
+        most_context=8192,
+        source="made",
+    )
+
+
+def test_a_calibrated_pass_takes_what_was_measured() -> None:
+    """Of an H100 with 7 ms of overhead and half of its bandwidth: one decode and one prompt by hand."""
+    own = measured(decode_pass_s=7e-3, decode_rows=2.0, logits=2.0, prompt_pass_s=9e-3, prompt_rows=3.0)
+    seconds = calibrated_seconds(OWN, H100, own, 4096, 64)
+    weights_s = 15.0e9 / H100.bandwidth
+    assert seconds(Pass((Span(0, 1, 1),))) == pytest.approx(7e-3 + 2 * weights_s, rel=0.01)
+    matrices, rows = 6.98e9, 2048  # without the head
+    prompt_s = 9e-3 + 3 * 2 * matrices * rows / H100.peak_flops
+    assert seconds(Pass((Span(0, rows, 0, logit_rows=0),))) == pytest.approx(prompt_s, rel=0.02)
+
+
+def test_without_any_coefficient_the_floor_stays() -> None:
+    """Its factors of nothing would make passes that take no time."""
+    own = measured(decode_rows=0.0, logits=0.0, decode_attention=0.0)
+    pass_ = Pass((Span(0, 1, 500), Span(1, 1, 900)))
+    assert calibrated_seconds(OWN, H100, own, 64, 8)(pass_) >= roofline_seconds(OWN, H100)(pass_) * 0.999
+
+
+def test_a_calibrated_server_is_slower_and_says_so() -> None:
+    slow = StandInOptions(name="m", kv="bf16", speed=1e3, calibration=measured(decode_pass_s=0.5))
+    engine = open_standin(LLAMA, OWN, H100, slow)
+    engine.executor.begin(0, [1, 2], Sampling())
+    assert engine.executor.run(Pass((Span(0, 1, 1),))).seconds == pytest.approx(0.5, rel=0.02)
+    assert len(engine.notes) == 1 and "12 measured passes" in engine.notes[0]
+    other = open_standin(LLAMA, OWN, load_accelerator("h200"), slow)
+    assert "llama-3.1-8b on h100-sxm" in other.notes[1].lower()
 
 
 def started(sampling: Sampling, prompt: list[int]) -> list[int]:

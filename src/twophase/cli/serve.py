@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 LARGEST = 100_000_000
 CLOCKS = {  # options that only one of them knows
     "real": ("load", "compute", "threads", "speculate"),
-    "roofline": ("gpu", "hardware", "tp", "pp", "ep", "dp", "speed", "tokenizer"),
+    "roofline": ("gpu", "hardware", "tp", "pp", "ep", "dp", "speed", "tokenizer", "calibration"),
 }
 
 
@@ -110,6 +110,13 @@ def serve(
     tokenizer: Annotated[
         Path | None,
         typer.Option(metavar="PATH", help="With --clock roofline: count tokens with a real tokenizer."),
+    ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --clock roofline: passes take what `twophase calibrate` made of measured ones.",
+        ),
     ] = None,
     drain_timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="How long running requests may finish after SIGTERM.")
@@ -184,13 +191,23 @@ def serve(
 
                 if model is None:
                     raise InputError("--clock roofline: give a MODEL, such as llama-3.1-8b")
+                measured = None
+                if calibration is not None:
+                    from twophase.calibration.kept import read_calibration
+
+                    measured = read_calibration(calibration)
                 own = loaded(model, weights)
                 engine: OpenEngine = open_standin(
                     own,
                     deployment_of(own, kv, None, Plan(tp, pp, ep, dp)),
                     load_accelerator(gpu, hardware),
                     StandInOptions(
-                        name=served_model_name or model, kv=kv, speed=speed, tokenizer=tokenizer, sizes=sizes
+                        name=served_model_name or model,
+                        kv=kv,
+                        speed=speed,
+                        tokenizer=tokenizer,
+                        sizes=sizes,
+                        calibration=measured,
                     ),
                 )
             else:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from twophase.calibration.calibrated import Calibration
 from twophase.cost.deployment import Deployment
 from twophase.errors import InputError
 from twophase.fit.fit import fit
@@ -15,7 +16,7 @@ from twophase.server.filler_text import filler_template, filler_tokenizer
 from twophase.server.phases import price_on
 from twophase.server.standin import StandIn, warm
 from twophase.simulate.clock import PacedClock
-from twophase.simulate.roofline import roofline_seconds
+from twophase.simulate.roofline import calibrated_seconds, roofline_seconds
 
 BLOCK_SIZE = 16
 CHAT_TOKENS = 256  # of an answer where nobody says how long
@@ -31,6 +32,7 @@ class StandInOptions:
     speed: float
     sizes: Sizes = ALL_CHOSEN
     tokenizer: Path | None = None
+    calibration: Calibration | None = None  # None: floors
 
 
 def open_standin(
@@ -65,7 +67,16 @@ def open_standin(
 
         tokenizer = load_tokenizer(options.tokenizer)
         words = tuple(dict.fromkeys(tokenizer.encode(SENTENCE, add_bos=False)))
-    seconds = roofline_seconds(own, accelerator)
+    calibration = options.calibration
+    if calibration is None:
+        seconds = roofline_seconds(own, accelerator)
+        whose = "the roofline's time"
+    else:
+        settings = found.settings
+        seconds = calibrated_seconds(
+            own, accelerator, calibration, settings.max_num_batched_tokens, settings.max_num_seqs
+        )
+        whose = f"the time calibrated on {calibration.passes:,} measured passes"
     warm(seconds)
     return OpenEngine(
         name=options.name,
@@ -84,10 +95,7 @@ def open_standin(
         vocabulary=model.spec.vocab_size,
         chat_template=filler_template,
         default_output=CHAT_TOKENS,
-        notes=(
-            f"A stand-in: passes take the roofline's time on {accelerator.title} ({own.plan}), and the text "
-            "is filler.",
-        ),
+        notes=_notes(whose, own, accelerator, calibration),
         kv_bytes=found.kv_pool_bytes * blocks / (tokens // BLOCK_SIZE),
         facts={
             "block_size": str(BLOCK_SIZE),
@@ -96,3 +104,15 @@ def open_standin(
             "num_gpu_blocks": str(blocks),
         },
     )
+
+
+def _notes(
+    whose: str, own: Deployment, accelerator: Accelerator, calibration: Calibration | None
+) -> tuple[str, ...]:
+    said = f"A stand-in: passes take {whose} on {accelerator.title} ({own.plan}), and the text is filler."
+    if calibration is None:
+        return (said,)
+    measured = (calibration.model, calibration.accelerator)
+    if measured == (own.spec.name, accelerator.name):
+        return (said,)
+    return (said, f"Extrapolated: the calibration was measured with {measured[0]} on {measured[1]}.")

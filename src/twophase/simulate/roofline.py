@@ -1,12 +1,17 @@
-"""How long a pass takes on an accelerator, by arithmetic alone."""
+"""How long a pass takes on an accelerator: by arithmetic alone, or brought to passes that were measured."""
 
 from collections.abc import Callable
 
+import numpy as np
+
+from twophase.calibration.calibrated import Calibration
+from twophase.calibration.estimate import estimate
 from twophase.cost.communication import communication_s, exchanges
 from twophase.cost.deployment import Deployment, device_stages
 from twophase.cost.operators import stage_operators, total
 from twophase.cost.parallel import ALONE
 from twophase.cost.pass_ import Pass
+from twophase.cost.pass_seconds import pass_cost
 from twophase.cost.price import spans_of
 from twophase.cost.roofline import floor_of
 from twophase.hardware.accelerator import Accelerator
@@ -14,7 +19,7 @@ from twophase.hardware.accelerator import Accelerator
 
 def roofline_seconds(own: Deployment, accelerator: Accelerator) -> Callable[[Pass], float]:
     """Seconds of one replica's pass: its roofline with the experts that uniform routing touches, and after it
-    what it sends between devices. No engine is as fast; one that is calibrated will take over from this.
+    what it sends between devices. No engine is as fast: see calibrated_seconds.
     """
 
     stages = device_stages(own)
@@ -25,5 +30,28 @@ def roofline_seconds(own: Deployment, accelerator: Accelerator) -> Callable[[Pas
         works = [total(stage_operators(own, stage, spans, "expected")) for stage in stages]
         busy = floor_of(works, accelerator).seconds
         return float(busy if alone else busy + communication_s(exchanges(own, spans, accelerator), busy))
+
+    return seconds
+
+
+def calibrated_seconds(
+    own: Deployment, accelerator: Accelerator, calibration: Calibration, max_rows: int, max_sequences: int
+) -> Callable[[Pass], float]:
+    """Seconds of one replica's pass, as a user's measured passes say; never below the arithmetic's floor."""
+    times = estimate(
+        own,
+        accelerator,
+        calibration.engine,
+        max_rows=max_rows,
+        max_sequences=max_sequences,
+        provenance="calibrated",
+        calibration=calibration,
+    ).times
+
+    def seconds(pass_: Pass) -> float:
+        new = np.array([span.new for span in pass_.spans], np.int64)
+        context = np.array([span.context for span in pass_.spans], np.int64)
+        logits = sum(span.logit_rows for span in pass_.spans)
+        return float(pass_cost(times, new, context, logits)[0])
 
     return seconds
