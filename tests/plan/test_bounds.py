@@ -67,7 +67,7 @@ def test_no_run_beats_its_bounds(
 
 def test_bounds_are_of_use() -> None:
     """Most of the work that a load needs at the least is asked for."""
-    workload = load(300.0, "1000", "100", requests=2000)
+    workload = load(300.0, "1000", "100", requests=20_000)
     setups = Setups(question(workload=workload, slo=Slo(1.0, 0.05)))
     kind = Kind(Layout("h100-sxm", "", "bf16", 1, 1, 1), 2048, 64)
     pool = setups.pools(kind, 1, "both")
@@ -77,7 +77,7 @@ def test_bounds_are_of_use() -> None:
     rows_s = pool.estimate.times.rows_s[1:2049]
     busy = 300.0 * 1099 * float((rows_s / np.arange(1, 2049)).min())  # of a second, all rows at their best
     assert busy > 1.5
-    assert found.replicas > 0.75 * busy
+    assert found.replicas > 0.8 * busy
 
 
 def test_what_a_cache_may_hold_is_no_work() -> None:

@@ -14,7 +14,7 @@ from twophase.plan.trial import Trial
 from twophase.plan.workers import Try, Work
 from twophase.workload.workload import Workload
 
-DEARER, TRIALS = 2.0, 128  # rivals: up to so many times the winner's cost, after so many simulations
+DEARER, TRIALS = 1.5, 64  # rivals: up to so many times the winner's cost, after so many simulations
 FRONT = 24  # further candidates that are simulated for the front
 CHANGES = (("rate", 0.8), ("rate", 1.2), ("lengths", 0.8), ("lengths", 1.2))
 HALVINGS = 5  # of the range of rates

@@ -85,21 +85,20 @@ def local(question: Question, processes: int) -> Iterator[Work]:
 
 @contextmanager
 def on_ray(question: Question, address: str) -> Iterator[Work]:
-    """A task a piece, `local` for a Ray of this machine alone; workers keep what they made."""
+    """An actor a core of the cluster, which keeps what it made; `local` for a Ray of this machine alone."""
     ray = connected(address)
-    kept = ray.put(question)
-    task = ray.remote(num_cpus=1)(do_with)
+    pool_of = import_module("ray.util").ActorPool
+    kept, actor = ray.put(question), ray.remote(num_cpus=1)(Worker)
+    actors = [actor.remote(kept) for _ in range(max(1, int(ray.cluster_resources().get("CPU", 1))))]
+
+    def work(pieces: Sequence[Piece]) -> Iterator[Any]:
+        found: Iterator[Any] = pool_of(actors).map(lambda one, piece: one.do.remote(piece), pieces)
+        return found
+
     try:
-        yield lambda pieces: iter(ray.get([task.remote(kept, piece) for piece in pieces]))
+        yield work
     finally:
         ray.shutdown()
-
-
-def do_with(question: Question, piece: Piece) -> Any:
-    """In a Ray worker."""
-    if "worker" not in _here or _here["worker"].setups.question.slo != question.slo:
-        _begin(question)
-    return _do(piece)
 
 
 def connected(address: str) -> Any:

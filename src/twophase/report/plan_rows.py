@@ -109,7 +109,7 @@ def rival_rows(own: Answer) -> Iterable[tuple[str, str, str]]:
             yield name, f"${significant(each.best.usd_per_hour)}/h", f"{said}: {short(each.best.candidate)}"
 
 
-DEARER_WORDS = "twice the winner's cost"
+DEARER_WORDS = "one and a half times the winner's cost"
 
 
 def near_rows(own: Answer, most: int) -> Iterable[tuple[str, str, str]]:

@@ -69,9 +69,9 @@ def blocks(own: Answer, name: str, model: str) -> Iterable[RenderableType]:
         yield heading("If the load were another")
         yield table(("", "kept", "TTFT", "TPOT", ""), change_rows(own), left=1)
         yield heading("To start it")
-        for engine, lines in launch(own.question, own.best.candidate, model).items():
+        for engine, commands in launch(own.question, own.best.candidate, model).items():
             yield Text(f"{engine}:", "dim")
-            yield from (Text(f"  {line}", no_wrap=True) for line in lines)
+            yield from (Text(f"  {line}", no_wrap=True) for line in commands)
     yield from note_lines(notes(own))
     yield heading("Formulas")
     yield Text("\n".join(FORMULAS), "dim")
