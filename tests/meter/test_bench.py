@@ -231,7 +231,9 @@ def test_text_tells_of_the_run_and_where_it_is(
         (("--body", "[1]"), "--body"),
         (("--json", "--plain"), "--json and --plain"),
         (("--tokenizer", "none"), "--tokenizer none"),
-        (("--speedup", "2"), "--trace"),
+        (("--speedup", "2"), "--speedup is for replays"),
+        (("--skip-bad",), "--skip-bad is for replays"),
+        (("--out", "/dev/null/run"), "--out /dev/null/run can't be written"),
         (("--prefixes", "2"), "--prefix-tokens"),
         (("--timeout", "0"), "--timeout"),
         (("--warmup", "-1"), "--warmup"),
@@ -247,6 +249,46 @@ def test_bad_input_is_one_line(
     assert (status, out) == (2, "")
     assert says in err
     assert err.count("\n") == 1
+
+
+def test_what_can_not_be_kept_is_shown_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(run_folder, "write_tables", full)
+    with timed_server() as timed:
+        status, out, err = called(monkeypatch, capsys, timed.url, *QUICK, "--out", str(tmp_path / "r"))
+    assert status == 2 and "12 of 12 requests finished" in out
+    assert err == f"twophase: {tmp_path / 'r'} can't be written: No space left on device\n"
+
+
+def test_a_run_that_finished_nothing_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with timed_server(ttft_s=30) as timed:
+        options = ("--timeout", "0.2", "--warmup", "0", "--model", "fake", "--duration", "0.1")
+        monkeypatch.setattr("twophase.meter.capabilities.agree", agreed)
+        status, out, _ = called(monkeypatch, capsys, timed.url, *options, "--out", str(tmp_path / "r"))
+    assert status == 1 and "0 of 8 requests finished; 8 failed" in out
+
+
+async def agreed(pool: Any, target: Any, dialect: Any, asked: Any) -> tuple[Any, int]:
+    return dialect, 0
+
+
+def test_what_a_trace_leaves_out_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("arrival_s,prompt_tokens,output_tokens\n0,31,3\n0.01,31,0\nbad,1,1\n")
+    with timed_server() as timed:
+        options = ("--trace", str(trace), "--out", str(tmp_path / "r"))
+        assert "line 4" in called(monkeypatch, capsys, timed.url, *options)[2]
+        status, out, _ = called(monkeypatch, capsys, timed.url, *options, "--skip-bad")
+    assert status == 0 and "1 of 1 requests finished" in out
+    assert "bad lines are skipped: 4" in out and "without prompt or answer are left out" in out
 
 
 def test_nobody_there_is_one_line(

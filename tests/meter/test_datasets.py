@@ -59,7 +59,15 @@ def test_the_order_is_the_seeds(tmp_path: Path) -> None:
         ([{"prompt": "a"}, {"nothing": 1}], "line 2: no prompt"),
         ([""], "no prompt"),
         (["[1, 2]"], "item 1: no prompt"),
-        ([{"conversations": 5}], "damaged"),
+        ([{"conversations": 5}], "line 1: no prompt"),
+        ([{"prompt": "a"}, {"messages": [None]}], "line 2: no prompt"),
+        ([{"prompt": "a"}, {"messages": "b"}], "line 2: no prompt"),
+        ([{"prompt": "a"}, {"prompt": "b", "max_tokens": "many"}], "line 2: an answer of 'many' tokens"),
+        (['{"prompt": "a", "max_tokens": NaN}'], "line 1: an answer of 'nan' tokens"),
+        (['{"prompt": "a", "max_tokens": 1e400}'], "line 1: an answer of 'inf' tokens"),
+        ([{"prompt": "a", "output_len": -5}], "line 1: an answer of '-5' tokens"),
+        ([{"prompt": "a", "output_len": 10**13}], "line 1: an answer of '10000000000000' tokens"),
+        ([{"prompt": "a"}, "{" + '"a":[' * 100_000], "line 2: not JSON"),
     ],
 )
 def test_what_is_no_dataset_is_refused_in_one_line(tmp_path: Path, rows: list[object], says: str) -> None:
@@ -71,3 +79,10 @@ def test_what_is_no_dataset_is_refused_in_one_line(tmp_path: Path, rows: list[ob
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.jsonl"):
         read_dataset(tmp_path / "none.jsonl", None, 1, "s")
+
+
+def test_a_line_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "latin.jsonl"
+    path.write_bytes(b'{"prompt": "a"}\n{"prompt": "caf\xe9"}\n')
+    with pytest.raises(InputError, match="line 2: not UTF-8"):
+        read_dataset(path, None, 1, "s")

@@ -127,7 +127,10 @@ def test_a_refusal_is_one_whatever_its_body() -> None:
     ("said", "told"),
     [
         (answer(b"", "301 Moved", "Location: https://b.example/\r\n"), "moved to https://b.example/; give"),
-        (answer(b'{"error": "away"}', "502 Bad Gateway"), r"lists no models at /v1/models \(HTTP 502: away\)"),
+        (
+            answer(b'{"error": "away"}', "502 Bad Gateway"),
+            r"lists no models at /v1/models \(HTTP 502: away\)",
+        ),
         (answer(b"<html></html>"), "lists no models at /v1/models: give --model NAME"),
         (b"SSH-2.0-OpenSSH_9.6\r\n", "gives no answer at /v1/models: this is no HTTP response"),
         (answer(b'{"data": [{"id": "\\u001b[2J"}, {"id": "\\ud800"}, {"id": ""}]}'), "lists no models"),

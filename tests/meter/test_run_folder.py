@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -126,6 +127,50 @@ def test_a_damaged_folder_is_one_line(tmp_path: Path, name: str, content: str) -
     with pytest.raises(InputError, match=name.replace(".", r"\.")) as refused:
         run_folder.load(tmp_path / "r")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("began_s",), "x"),
+        (("ended_s",), True),
+        (("lag", "p99_s"), None),
+        (("lag", "mean_s"), float("nan")),
+        (("target", "url"), 5),
+        (("notes",), [5]),
+        (("facts",), [["loop", {}]]),
+        (("steady",), [["a", 1, "b"]]),
+        (("first_cohort",), ["a"]),
+    ],
+)
+def test_values_of_another_kind_are_one_line(tmp_path: Path, place: tuple[str, ...], value: object) -> None:
+    run_folder.save(tmp_path / "r", RUN, {})
+    path = tmp_path / "r" / "run.json"
+    document = inner = json.loads(path.read_text())
+    for name in place[:-1]:
+        inner = inner[name]
+    inner[place[-1]] = value
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=r"run\.json is damaged: TypeError: .* is no (text|number)"):
+        run_folder.load(tmp_path / "r")
+
+
+def test_columns_of_another_kind_are_one_line(tmp_path: Path) -> None:
+    run_folder.save(tmp_path / "r", RUN, {})
+    for name in ("requests.parquet", "events.parquet"):
+        path = tmp_path / "r" / name
+        table = pl.read_parquet(path)
+        for column, kind in (("number", pl.String), (table.columns[-1], pl.String)):
+            table.with_columns(pl.col(column).cast(kind)).write_parquet(path)
+            with pytest.raises(InputError, match=f"{name} is damaged: its column {column} holds String"):
+                run_folder.load(tmp_path / "r")
+        table.drop("number").write_parquet(path)
+        with pytest.raises(InputError, match=f"{name} is damaged: it has no column number"):
+            run_folder.load(tmp_path / "r")
+        table.write_parquet(path)
+    requests = pl.read_parquet(tmp_path / "r" / "requests.parquet")
+    requests.drop("asked_tokens").write_parquet(tmp_path / "r" / "requests.parquet")
+    assert run_folder.load(tmp_path / "r") == replace(RUN, target=run_folder.load(tmp_path / "r").target)
 
 
 def test_events_that_are_missing_are_noticed(tmp_path: Path) -> None:

@@ -61,6 +61,9 @@ def bench(
         ),
     ] = None,
     speedup: Annotated[float, typer.Option(metavar="FACTOR", help="Replay a trace so much faster.")] = 1.0,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out a trace's malformed lines, and count them.")
+    ] = False,
     requests: Annotated[
         int | None,
         typer.Option(metavar="N", help="How many, of each level.", show_default="10 for each in flight"),
@@ -180,7 +183,7 @@ def bench(
         output=answers,
         concurrency=first_concurrency(concurrency, sweep) if rate is None and trace is None else None,
         arrivals=Arrivals(rate, arrivals, burstiness, ramp or 0.0) if rate is not None else None,
-        trace=read_trace(trace, requests, speedup) if trace is not None else None,
+        trace=read_trace(trace, requests, speedup, skip_bad) if trace is not None else None,
         sweep=sweep,
         slo=slo_of(slo) if slo is not None else (),
         requests=requests,

@@ -1,7 +1,9 @@
 """What becomes of a run that has been measured: its folder, what is shown, the exit status."""
 
+import os
 import secrets
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,10 +19,18 @@ INTERRUPTED, BROKEN = 130, 1
 
 
 def keeping_place(out: Path | None) -> Path:
-    """Where the run goes, which must be free before anything is measured."""
-    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"--out {out} is there already: give a folder that is new, or empty")
-    return out if out is not None else Path("twophase-runs")
+    """Where the run goes, which must be free, and to be written, before anything is measured."""
+    folder = Path("twophase-runs") if out is None else out
+    try:
+        if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise InputError(f"--out {out} is there already: give a folder that is new, or empty")
+        there = folder.absolute() if out is None else folder.absolute().parent
+        while not there.exists():
+            there = there.parent
+        os.rmdir(tempfile.mkdtemp(prefix=".twophase-", dir=there))
+    except OSError as error:
+        raise InputError(f"--out {folder} can't be written: {error.strerror}") from None
+    return folder
 
 
 def finish(
@@ -45,13 +55,20 @@ def finish(
     projected = project(run.replies, definitions, run.target.endpoint) if definitions else ()
     tool = definitions or ""
     folder = folder / name_of(run) if arguments["out"] is None else folder
-    keep(folder, run, arguments, lambda run: page(run, summary))
+    lost: InputError | None = None
+    try:  # before it is shown to somebody who may have gone; what can't be kept is shown all the same
+        keep(folder, run, arguments, lambda run: page(run, summary))
+    except InputError as error:
+        lost = error
     if json:
         print(bench_json.to_json(run, summary, projected, tool))
     elif plain or not sys.stdout.isatty():
         print(render.plain(run, summary, projected, tool))
     else:
         render.render(run, summary, None, projected, tool)
+    if lost is not None:
+        sys.stdout.flush()
+        raise lost
     if not json:
         print(f"\nThe run: {folder}")
     if run.partial == "interrupted":

@@ -55,8 +55,9 @@ def require_sound(values: Mapping[str, Any], given: Collection[str]) -> None:
         raise InputError("--burstiness shapes gamma arrivals: give --arrivals gamma, too")
     if "prefixes" in given and not values["prefix_tokens"]:
         raise InputError("--prefixes says how many prefixes there are: give their --prefix-tokens, too")
-    if "speedup" in given and values["trace"] is None:
-        raise InputError("--speedup is for replays: give --trace FILE, too")
+    if values["trace"] is None and (replaying := [name for name in ("speedup", "skip_bad") if name in given]):
+        option = replaying[0].replace("_", "-")
+        raise InputError(f"--{option} is for replays: give --trace FILE, too")
 
 
 def from_user(context: typer.Context, name: str) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from twophase.cli.bench_end import keeping_place
 from twophase.cli.needs import needs
 from twophase.cli.options import positive, require_writable, write
 from twophase.cli.progress import progress_bar
@@ -85,7 +86,32 @@ def diagnose_url(
         import httptools  # noqa: F401
     floors, why_none = floors_of(asked)
     own = measured(asked, floors, why_none, request, budget_s)
+    lost: InputError | None = None
+    try:  # before it is shown to somebody who may have gone; what can't be kept is shown all the same
+        keep(own, asked, request, budget_s, html, out)
+    except InputError as error:
+        lost = error
     show(own, as_json=as_json, plain=plain)
+    if lost is not None:
+        sys.stdout.flush()
+        raise lost
+    if not as_json:
+        for name, path in (("page", html), ("run", out)):
+            if path is not None:
+                print(f"\nThe {name}: {path}")
+    if own.run.partial == "interrupted":
+        return INTERRUPTED
+    return BROKEN if own.run.partial or own.curves.failed else 0
+
+
+def keep(
+    own: "ServerDiagnosis",
+    asked: ServerAsked,
+    request: tuple[int, int],
+    budget_s: float,
+    html: Path | None,
+    out: Path | None,
+) -> None:
     if out is not None:
         from twophase.meter.run_folder import save
         from twophase.report.bench_curves_html import page
@@ -97,13 +123,6 @@ def diagnose_url(
         from twophase.report.bench_curves_html import page
 
         write("--html", html, page(own).encode())
-    if not as_json:
-        for name, path in (("page", html), ("run", out)):
-            if path is not None:
-                print(f"\nThe {name}: {path}")
-    if own.run.partial == "interrupted":
-        return INTERRUPTED
-    return BROKEN if own.run.partial or own.curves.failed else 0
 
 
 def require_sound(
@@ -120,8 +139,8 @@ def require_sound(
         raise InputError(f"--most-batch {asked.most_batch}: give 1 to 1024")
     if html is not None:
         require_writable("--html", html)
-    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"--out {out} is there already: give a folder that is new, or empty")
+    if out is not None:
+        keeping_place(out)
 
 
 def floors_of(asked: ServerAsked) -> tuple["Floors | None", str]:

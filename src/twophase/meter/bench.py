@@ -143,7 +143,7 @@ def run_of(
     for _, each in done:
         lags.extend(each.lags)
     lag = lag_of(lags, max((each.cpu_share for _, each in done), default=0.0), replies)
-    notes = [*server.notes]
+    notes = [*server.notes, *(plan.trace.notes if plan.trace is not None else ())]
     notes += [f"{level.point}: {note}" for level, each in done for note in each.notes]
     notes += lag_notes(lag, replies)
     if plan.dataset is not None:

@@ -15,6 +15,8 @@ from twophase.workload.lengths import Lengths
 LETTERS_A_TOKEN = 4  # of text whose tokens nobody has counted: only sizes an answer
 USERS = {"human", "user"}
 ASSISTANTS = {"gpt", "assistant", "chatgpt", "bard", "bing", "model"}
+LENGTHS = ("max_tokens", "output_tokens", "output_len")  # of an answer
+MOST_TOKENS = 10_000_000
 WANTED = 'give JSONL with "prompt" or "messages" on each line, or ShareGPT\'s JSON with "conversations"'
 
 
@@ -24,8 +26,10 @@ def read_dataset(path: Path, output: Lengths | None, turns: int, seed: str) -> t
     rng = Random(seed)
     talks = []
     for where, row in rows_of(path):
-        with damaged(path):
-            talk = talk_of(row, turns)
+        asked = next((row[name] for name in LENGTHS if name in row), None) if isinstance(row, dict) else None
+        if asked is not None and not is_count(asked):
+            raise InputError(f"{path}, {where}: an answer of {str(asked)[:40]!r} tokens; give a whole number")
+        talk = talk_of(row, asked, turns)
         if talk is None:
             raise InputError(f"{path}, {where}: no prompt there; {WANTED}")
         if not talk.turns:
@@ -44,7 +48,12 @@ def read_dataset(path: Path, output: Lengths | None, turns: int, seed: str) -> t
 def rows_of(path: Path) -> Iterator[tuple[str, Any]]:
     """(place, object): lines of JSONL, or the items of one JSON list."""
     with damaged(path):
-        text = path.read_text(encoding="utf-8-sig")
+        content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = content[: error.start].count(b"\n") + 1
+        raise InputError(f"{path}, line {place}: not UTF-8; {WANTED}") from None
     if text.lstrip()[:1] == "[":
         with damaged(path):
             items = json.loads(text)
@@ -55,15 +64,20 @@ def rows_of(path: Path) -> Iterator[tuple[str, Any]]:
             continue
         try:
             yield f"line {number}", json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise InputError(f"{path}, line {number}: not JSON; {WANTED}") from None
 
 
-def talk_of(row: Any, turns: int) -> Talk | None:
+def is_count(asked: Any) -> bool:
+    """Of tokens; 0 where none was recorded."""
+    number = isinstance(asked, int | float) and not isinstance(asked, bool)
+    return number and 0 <= asked <= MOST_TOKENS and asked == int(asked)
+
+
+def talk_of(row: Any, asked: int | None, turns: int) -> Talk | None:
     """None where a row holds no prompt in any form known here."""
     if not isinstance(row, dict):
         return None
-    asked = next((row[name] for name in ("max_tokens", "output_tokens", "output_len") if name in row), None)
     said = next((row[name] for name in ("messages", "conversations", "conversation") if name in row), None)
     if said is None:
         prompt = next((row[name] for name in ("prompt", "text", "question") if name in row), None)
@@ -71,6 +85,8 @@ def talk_of(row: Any, turns: int) -> Talk | None:
             return None
         answer = next((row[name] for name in ("completion", "response", "answer") if name in row), "")
         said = [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}]
+    if not isinstance(said, list) or not all(isinstance(each, dict) for each in said):
+        return None
     return spoken([(role_of(each), text_of(each)) for each in said], asked, turns)
 
 
@@ -98,7 +114,7 @@ def role_of(message: dict[str, Any]) -> str:
 def text_of(message: dict[str, Any]) -> str:
     content = message.get("content", message.get("value", ""))
     if isinstance(content, list):  # parts
-        return "".join(str(part.get("text", "")) for part in content)
+        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     return str(content or "")
 
 

@@ -6,9 +6,10 @@ import platform
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, islice
+from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
@@ -57,7 +58,7 @@ def load(folder: Path) -> LoadRun:
     document = read_document(folder)
     with damaged(folder / "run.json"):
         target = document["target"]
-        return LoadRun(
+        run = LoadRun(
             target=Target(**{**target, "headers": pairs(target["headers"])}),
             began_at=document["began_at"],
             began_s=document["began_s"],
@@ -71,6 +72,20 @@ def load(folder: Path) -> LoadRun:
             first_cohort=tuple(document["first_cohort"]),
             steady=tuple((point, begin, end) for point, begin, end in document["steady"]),
         )
+        require_kinds(run)
+    return run
+
+
+def require_kinds(run: LoadRun) -> None:
+    """TypeError where what another hand wrote is not of the kind that a run has."""
+    target = (run.target.url, run.target.model, run.target.endpoint)
+    for text in (*target, run.began_at, run.partial, *run.notes, *chain(*run.facts)):
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r} is no text")
+    spans = (second for _, *span in run.steady for second in span)
+    for number in (run.began_s, run.ended_s, *asdict(run.lag).values(), *run.first_cohort, *spans):
+        if isinstance(number, bool) or not isinstance(number, int | float) or not isfinite(number):
+            raise TypeError(f"{number!r} is no number")
 
 
 def read_document(folder: Path) -> dict[str, Any]:
@@ -126,17 +141,36 @@ def without_password(url: str) -> str:
 
 
 def write_tables(folder: Path, run: LoadRun) -> None:
-    names = [each.name for each in fields(Reply) if each.name not in NOT_COLUMNS]
-    columns = {name: kind_of(name) for name in names}
+    columns = request_columns()
+    names = [name for name in columns if name not in NOT_COLUMNS]
     rows = [[getattr(reply, name) for reply in run.replies] for name in names]
     times = [json.dumps(reply.server_times) for reply in run.replies]
     counts = [len(reply.events) for reply in run.replies]
     write_parquet(
         folder / "requests.parquet",
-        {**columns, "server_times": "text", "events": "integer"},
+        columns,
         [[*rows, times, counts]] if run.replies else [],
     )
     write_parquet(folder / "events.parquet", EVENT_COLUMNS, event_groups(run.replies))
+
+
+def request_columns() -> dict[str, Kind]:
+    names = [each.name for each in fields(Reply) if each.name not in NOT_COLUMNS]
+    return {**{name: kind_of(name) for name in names}, "server_times": "text", "events": "integer"}
+
+
+def require_columns(path: Path, table: Any, columns: Mapping[str, Kind]) -> None:
+    """InputError where one is missing or of another kind; those with a default came with later versions."""
+    later = {each.name for each in fields(Reply) if each.default is not MISSING}
+    for name, kind in columns.items():
+        if name not in table.columns:
+            if name in later:
+                continue
+            raise InputError(f"{path} is damaged: it has no column {name}")
+        found = table.schema[name]
+        right = found.is_integer() if kind == "integer" else found.is_float() if kind == "number" else True
+        if not right or (kind == "text") != (str(found) == "String"):
+            raise InputError(f"{path} is damaged: its column {name} holds {found}, not a {kind}")
 
 
 def kind_of(name: str) -> Kind:
@@ -155,10 +189,13 @@ def event_groups(replies: Sequence[Reply]) -> Iterator[list[list[Any]]]:
 def read_tables(folder: Path) -> tuple[Reply, ...]:
     """Replies in the order of their rows, each with as many of the events as it says."""
     table = read_parquet(folder / "events.parquet")
+    require_columns(folder / "events.parquet", table, EVENT_COLUMNS)
     with damaged(folder / "events.parquet"):
         columns = (table[name].to_list() for name in ("at_s", "kind", "tokens"))
         events = [StreamEvent(*row) for row in zip(*columns, strict=True)]
-    rows = read_parquet(folder / "requests.parquet").to_dicts()
+    requests = read_parquet(folder / "requests.parquet")
+    require_columns(folder / "requests.parquet", requests, request_columns())
+    rows = requests.to_dicts()
     with damaged(folder / "requests.parquet"):
         replies = []
         begin = 0
