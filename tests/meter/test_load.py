@@ -135,6 +135,20 @@ def test_after_the_grace_the_rest_is_cancelled() -> None:
     assert done.partial == ""
 
 
+def test_a_server_that_stops_answering_makes_the_run_partial() -> None:
+    with timed_server(ttft_s=0.0, itl_s=0.0) as timed:
+
+        def stall() -> None:
+            while len(timed.asked) < 6:
+                sleep(0.005)
+            timed.ttft_s = 60.0
+
+        threading.Thread(target=stall, daemon=True).start()
+        done = measured(timed, replace(CLOSED, sessions=None, duration_s=0.5), Limits(grace_s=1.2))
+    assert done.partial.startswith("the server stopped answering: not a byte came in the last ")
+    assert [reply.outcome for reply in done.replies].count("cancelled") == 3
+
+
 def test_a_request_that_gets_no_connection_does_not_hold_up_the_end() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:  # takes no more than it has in its queue
         port = full.getsockname()[1]

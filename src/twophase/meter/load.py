@@ -85,6 +85,8 @@ async def until_over(sending: Sending, sender: asyncio.Task[None]) -> None:
     while sending.sessions and monotonic() < deadline:
         await asyncio.wait(sending.sessions, timeout=0.1)
         deadline = min(deadline, monotonic() + sending.grace_s)  # a second interrupt ends the grace
+    if sending.sessions and not sending.partial:
+        sending.partial = sending.gone_silent()
     while sending.sessions:
         sending.pool.cancel("the run ended before its answer did")
         _, waiting = await asyncio.wait(sending.sessions, timeout=0.1)

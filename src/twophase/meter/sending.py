@@ -13,6 +13,7 @@ from twophase.meter.level import Level, Limits, Progress
 from twophase.meter.records import Exchange, Target
 
 DEAD = 10  # refused connections in a row: nobody is there any more
+LEAST_SILENCE_S, TTFTS = 1.0, 10.0  # of a server that has stopped answering: seconds, and usual TTFTs
 LOW = 64  # requests ready: below that, more are encoded between two sends
 
 
@@ -40,6 +41,7 @@ class Sending:
         self.partial = ""
         self.broken: BaseException | None = None
         self.refused = 0  # in a row
+        self.ended_s = 0.0  # when the last byte of a reply came; 0: none did
         self.first_cohort: list[int] = []
         self.full_s: float | None = None
         self.dry_s: float | None = None
@@ -69,6 +71,19 @@ class Sending:
         self.refused = self.refused + 1 if done.closing == "refused" else 0
         if self.refused >= DEAD:
             self.halt(f"the server is gone: {done.error}", self.limits.grace_interrupted_s)
+
+    def silence_s(self) -> float:
+        """For how long not a byte has come, since the last one of a reply."""
+        under_way = [each.exchange for each in self.pool.busy if each.exchange is not None]
+        last = [each.reads[-1][0] for each in under_way if each.reads]
+        return monotonic() - max([*last, self.ended_s])
+
+    def gone_silent(self) -> str:
+        """Why the run is partial, where a server that had answered has stopped to; a slow one has not."""
+        silence_s, usual_s = self.silence_s(), self.progress.ttft_s
+        if not self.ended_s or silence_s < max(self.grace_s, LEAST_SILENCE_S, TTFTS * (usual_s or 0.0)):
+            return ""
+        return f"the server stopped answering: not a byte came in the last {silence_s:.1f} s"
 
     async def keep_busy(self, begin_s: float, slots: int) -> None:
         """One slot of a closed loop."""
@@ -147,6 +162,8 @@ class Sending:
             done = Exchange(session.call, due_s, began_s, sent_s=monotonic(), closing="cancelled")
         self.progress.in_flight -= 1
         self.progress.done += 1
+        if done.reads:
+            self.ended_s = max(self.ended_s, done.reads[-1][0])
         self.watch(done)
         if session.talk is not None:
             session.answers.append(answer_of(done))
