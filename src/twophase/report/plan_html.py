@@ -15,6 +15,7 @@ from twophase.report.plan_rows import (
     change_rows,
     choice_rows,
     counted,
+    density,
     headline,
     kind_words,
     load_words,
@@ -36,7 +37,7 @@ def page(own: Answer, name: str, model: str) -> str:
         f"<h3>{escape(engine)}</h3>{block(chr(10).join(lines))}" for engine, lines in commands.items()
     )
     sections = [
-        section("By what one wants", table(("", *HEADS), choice_rows(own), left=2)),
+        section("By what one wants", table(("", *HEADS), choice_rows(own), left=2), density(own)),
         section(
             "Cost against latency",
             front(own),

@@ -32,24 +32,19 @@ def kind_words(own: Kind) -> str:
 
 
 def short(own: Candidate) -> str:
-    """2 × h100-sxm TP2 fp8."""
-    if own.prefill is None:
-        return f"{own.replicas} × {kind_name(own.serving)}"
-    return (
-        f"{own.prefill_replicas} × {kind_name(own.prefill)} prefill + "
-        f"{own.replicas} × {plan_name(own.serving)} decode"
-    )
-
-
-def kind_name(own: Kind) -> str:
-    at = own.layout
+    """2 × h100-sxm TP2 (fp8); split by phase: 1P + 2D × h100-sxm (fp8)."""
+    at = own.serving.layout
     formats = " ".join([at.weights or "own weights", *([f"{at.kv} KV"] if at.kv != "bf16" else [])])
-    plan = "" if at.devices == 1 else f" {at.plan}"
-    return f"{at.gpu}{plan} ({formats})"
+    if own.prefill is None:
+        return f"{own.replicas} × {at.gpu}{sizes(own.serving)} ({formats})"
+    first, second = sizes(own.prefill), sizes(own.serving)
+    if first == second:
+        return f"{own.prefill_replicas}P + {own.replicas}D × {at.gpu}{first} ({formats})"
+    return f"{own.prefill_replicas}P{first} + {own.replicas}D{second} × {at.gpu} ({formats})"
 
 
-def plan_name(own: Kind) -> str:
-    return str(own.layout.plan) if own.layout.devices > 1 else "one device"
+def sizes(own: Kind) -> str:
+    return "" if own.layout.devices == 1 else f" {own.layout.plan}"
 
 
 def slo_words(own: Slo) -> str:
@@ -64,6 +59,11 @@ def load_words(own: Answer) -> str:
         f"{count(float(load.prompt_tokens.mean()))} prompt and "
         f"{count(float(load.output_tokens.mean()))} output tokens on average"
     )
+
+
+def density(own: Answer) -> str:
+    """What the one with most of the load a device could bear at the most."""
+    return f"most a GPU: {significant(own.densest[1])} requests/s each at its limit" if own.densest else ""
 
 
 HEADS = ("", "GPUs", "USD/h", "kept", "TTFT", "TPOT", "E2E")
@@ -93,14 +93,14 @@ def choice_rows(own: Answer) -> Iterable[tuple[str, ...]]:
     if own.fewest is not None:
         yield ("fewest GPUs", *cells(own.fewest))
     if own.densest is not None:
-        yield (f"most a GPU: {significant(own.densest[1])}/s", *cells(own.densest[0]))
+        yield ("most a GPU", *cells(own.densest[0]))
 
 
 def rival_rows(own: Answer) -> Iterable[tuple[str, str, str]]:
     for each in own.rivals:
         name = f"{each.gpu}, {'prefill and decode apart' if each.split else 'whole'}"
         if each.best is None:
-            yield name, "-", f"nothing that keeps the SLO up to {DEARER_WORDS} was found"
+            yield name, "-", f"none found up to {DEARER_WORDS}"
         elif own.best is not None and each.best.candidate == own.best.candidate:
             yield name, f"${significant(each.best.usd_per_hour)}/h", f"wins: {short(each.best.candidate)}"
         else:
@@ -109,7 +109,7 @@ def rival_rows(own: Answer) -> Iterable[tuple[str, str, str]]:
             yield name, f"${significant(each.best.usd_per_hour)}/h", f"{said}: {short(each.best.candidate)}"
 
 
-DEARER_WORDS = "one and a half times the winner's cost"
+DEARER_WORDS = "1.5 times the winner's cost"
 
 
 def near_rows(own: Answer, most: int) -> Iterable[tuple[str, str, str]]:

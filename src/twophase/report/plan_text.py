@@ -16,6 +16,7 @@ from twophase.report.plan_rows import (
     change_rows,
     choice_rows,
     counted,
+    density,
     headline,
     kind_words,
     load_words,
@@ -54,11 +55,11 @@ def blocks(own: Answer, name: str, model: str) -> Iterable[RenderableType]:
             yield Text(f"decode: {kind_words(chosen.serving)}")
         else:
             yield Text(f"each: {kind_words(chosen.serving)}")
-        yield heading("By what one wants")
+        yield heading("By what one wants", density(own))
         yield table(("", *HEADS), choice_rows(own), left=2)
         yield heading("Cost against latency", "none is cheaper and faster")
         yield table(HEADS, (cells(each) for each in own.front))
-        yield heading("Other ways")
+        yield heading("Other ways", "P: prefill replicas, D: decode replicas")
         yield lines(rival_rows(own))
     if own.near:
         yield heading("As cheap, and not good enough")
