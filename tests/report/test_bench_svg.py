@@ -67,3 +67,13 @@ def test_any_points_give_a_sound_drawing_within_its_frame(
 
 def test_labels_are_short() -> None:
     assert [label(v) for v in (0, 0.5, 100, 2000, 65536, 1.5e6)] == ["0", "0.5", "100", "2k", "65.5k", "1.5M"]
+
+
+def test_names_of_lines_that_end_together_stand_apart() -> None:
+    x, y = Axis("x", 0.0, 10.0), Axis("y", 0.0, 10.0)
+    ends = [(0.0, 5.0, "batch 1"), (0.0, 5.01, "batch 2"), (0.0, 5.02, "batch 4"), (0.0, 9.99, "batch 16")]
+    lines = [Marks("line", [(at, height), (10.0, height)], "q", name) for at, height, name in ends]
+    drawn = ElementTree.fromstring(chart("t", x, y, lines))
+    places = [float(each.attrib["y"]) for each in drawn.iter("text") if each.attrib.get("class") == "name"]
+    assert len(places) == 4
+    assert all(abs(a - b) >= 12 for at, a in enumerate(places) for b in places[:at])

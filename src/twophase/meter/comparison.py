@@ -18,6 +18,7 @@ METRICS: tuple[tuple[str, Callable[[Reply, Since], float | None]], ...] = (
     ("E2E", e2e_s),
     ("longest gap", lambda reply, since: max(gaps_s(reply), default=None)),
 )
+UNJUDGED = "samples differ"
 STATISTICS = ("mean", "p50", "p99")
 TAIL = 100  # values below which a p99 is the maximum, and resampling it tells nothing
 
@@ -47,6 +48,15 @@ class Comparison:
     paired: bool
     pairs: int
     differences: tuple[Difference, ...]
+    finished: tuple[int, int] = (0, 0)
+
+    @property
+    def unequal(self) -> bool:
+        """Whether samples of unlike size are all there is: what one lacks may be its slowest requests."""
+        return not self.paired and max(self.finished) > (1 + ALIKE) * min(self.finished)
+
+    def verdict(self, each: Difference) -> str:
+        return UNJUDGED if self.unequal else each.verdict
 
 
 def compare(base: LoadRun, other: LoadRun, seed: int = 0) -> Comparison:
@@ -68,7 +78,7 @@ def compare(base: LoadRun, other: LoadRun, seed: int = 0) -> Comparison:
             )
         if left and right:
             found += differences(name, left, right, together=by_pairs, seed=seed)
-    return Comparison(by_pairs, len(pairs), tuple(found))
+    return Comparison(by_pairs, len(pairs), tuple(found), (len(finished[0]), len(finished[1])))
 
 
 def paired(base: Sequence[Reply], other: Sequence[Reply]) -> list[tuple[Reply, Reply]]:

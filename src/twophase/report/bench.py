@@ -23,6 +23,7 @@ from twophase.report.bench_rows import (
     notes,
     other_start,
     outcome_line,
+    pace_line,
     rows,
     throughput_line,
     title,
@@ -63,6 +64,8 @@ def blocks(
             "bold red",
         )
     yield Text(f"\n{outcome_line(summary)}\n{flight_line(summary)}\n{throughput_line(summary)}")
+    if pace := pace_line(summary.latencies):
+        yield Text(pace)
     if summary.goodput:
         yield Text(f"goodput {goodput_line(summary)}")
     yield Text(error_line(summary.error))

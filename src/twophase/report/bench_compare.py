@@ -15,7 +15,7 @@ from twophase.meter.summary import Summary
 from twophase.report.bench_json import figures
 from twophase.report.bench_rows import error_line, server, title
 from twophase.report.bench_terminal import HEAD, as_text, heading, table
-from twophase.units import milliseconds, percent, significant
+from twophase.units import count, milliseconds, percent, significant
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,16 @@ def blocks(runs: Sequence[Compared]) -> Iterable[RenderableType]:
             else "samples of their own, not the same requests"
         )
         yield heading(f"{each.name} less {runs[0].name}", f"ms; 95 % bootstrap intervals; {how}")
+        if own.unequal:
+            yield Text(UNEQUAL.format(*map(count, own.finished)), "yellow")
         yield table(DIFFERENCE_HEADS, difference_cells(own), left=2)
     yield Text("\n" + "\n".join(f"{each.name}: {error_line(each.summary.error)}" for each in runs), "dim")
 
 
+UNEQUAL = (
+    "No comparison: {} requests finished in the base and {} in this run, and they are not the same ones. "
+    "What one of them lacks may be its slowest: repeat both with one --seed and --requests."
+)
 DIFFERENCE_HEADS = ("", "", "base", "other", "difference", "from", "to", "of base", "")
 
 
@@ -67,7 +73,7 @@ def difference_cells(own: Comparison) -> list[list[str]]:
                 *(each.metric, each.statistic, milliseconds(each.base_s), milliseconds(each.other_s)),
                 *(signed(end) for end in ends),
                 f"{change:+.1%}",
-                each.verdict,
+                own.verdict(each),
             ]
         )
     return made
@@ -114,6 +120,8 @@ def one(own: Compared) -> dict[str, Any]:
         made["against_base"] = {
             "paired": own.against.paired,
             "pairs": own.against.pairs,
-            "differences": [{**asdict(each), "verdict": each.verdict} for each in own.against.differences],
+            "differences": [
+                {**asdict(each), "verdict": own.against.verdict(each)} for each in own.against.differences
+            ],
         }
     return made

@@ -33,6 +33,7 @@ from twophase.report.bench_rows import (
     notes,
     other_start,
     outcome_line,
+    pace_line,
     rows,
     throughput_line,
     title,
@@ -70,8 +71,9 @@ def page(run: LoadRun, summary: Summary) -> str:
             "Notes",
             listing(
                 [
-                    throughput_line(summary),
+                    *throughput_line(summary).split("\n"),
                     flight_line(summary),
+                    *([pace] if (pace := pace_line(summary.latencies)) else []),
                     *([good] if good else []),
                     *notes(run, summary),
                 ]
@@ -137,8 +139,10 @@ def figures(run: LoadRun, summary: Summary) -> Iterable[str]:
         if sum(of(each) is not None for each in own) > 1:
             drawn = charts.levels(own, f"{name} by load", colour, of)
             yield figure(f"{name} by load", "p50 and p99 of each level.", drawn)
-    firsts = charts.finished_values(run.replies, lambda each: ttft_s(each, summary.since))
-    laters = charts.finished_values(run.replies, lambda each: each.tpot_s)
+    apart = frozenset(run.first_cohort if summary.cohort_requests else ())  # as in the table
+    steady = [each for each in run.replies if each.number not in apart]
+    firsts = charts.finished_values(steady, lambda each: ttft_s(each, summary.since))
+    laters = charts.finished_values(steady, lambda each: each.tpot_s)
     if firsts:
         yield figure(
             "TTFT", "Requests that had their first token by then.", charts.spread("TTFT", firsts, "p")

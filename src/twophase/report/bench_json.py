@@ -78,6 +78,10 @@ def figures(summary: Summary) -> Json:
         else None,
         "throughput": asdict(summary.throughput),
         "whole_throughput": asdict(summary.whole_throughput),
+        "tokens_per_s_of_a_request": {
+            "after_first_token": pace(summary.latencies.tpot),
+            "start_to_end": pace(summary.latencies.ntpot),
+        },
         "in_flight": asdict(summary.in_flight),
         "tokens": {
             **asdict(summary.tokens),
@@ -117,6 +121,10 @@ def latency(own: Latencies) -> Json:
         "queue_s": spread(own.queue),
         "queue_share": spread(own.queue_share),
     }
+
+
+def pace(own: Distribution | None) -> float | None:
+    return 1 / own.mean if own and own.mean else None
 
 
 def spread(own: Distribution | None) -> Json | None:

@@ -101,6 +101,16 @@ def throughput_line(summary: Summary) -> str:
     )
 
 
+def pace_line(own: Latencies) -> str:
+    """What one request's reader sees, with the wait and without; empty where no token came later."""
+    if own.tpot is None or own.ntpot is None or not own.tpot.mean or not own.ntpot.mean:
+        return ""
+    return (
+        f"a request gets {significant(1 / own.tpot.mean)} tokens/s after its first (1 / mean TPOT), "
+        f"{significant(1 / own.ntpot.mean)} from start to end (1 / mean NTPOT)"
+    )
+
+
 def goodput_line(summary: Summary) -> str:
     own = summary.goodput
     if own is None:

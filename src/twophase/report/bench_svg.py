@@ -7,6 +7,7 @@ from math import ceil, floor, log10
 from typing import Literal
 
 Point = tuple[float, float]
+Name = tuple[float, float, float]  # left, right, height
 Colour = Literal["p", "q", "f"]  # prefill, decode, faint
 WIDTH, HEIGHT = 420, 250
 LEFT, RIGHT, TOP, BOTTOM = 54, 14, 14, 42  # pixels around the plot
@@ -16,6 +17,7 @@ LOG_STEPS: tuple[tuple[float, ...], ...] = (
     (1,),
 )  # within a decade, finest first
 LETTER = 6.2  # pixels of one, about
+LINE = 12.0  # of names, one above the other
 
 # of the page's style sheet, which has their colours in light and dark
 STYLE = """
@@ -72,10 +74,11 @@ def chart(title: str, x: Axis, y: Axis, series: Sequence[Marks]) -> str:
     parts = [
         f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">',
         *_grid(x, y),
-        *(each for own in series for each in _drawn(own, x, y)),
-        "</svg>",
     ]
-    return "".join(parts)
+    names: list[Name] = []
+    for own in series:
+        parts += _drawn(own, x, y, names)
+    return "".join([*parts, "</svg>"])
 
 
 def _grid(x: Axis, y: Axis) -> list[str]:
@@ -99,7 +102,7 @@ def _grid(x: Axis, y: Axis) -> list[str]:
     return made
 
 
-def _drawn(own: Marks, x: Axis, y: Axis) -> list[str]:
+def _drawn(own: Marks, x: Axis, y: Axis, names: list[Name]) -> list[str]:
     places = [(_across(x, px), _down(y, py)) for px, py in own.points]
     if not places:
         return []
@@ -107,7 +110,7 @@ def _drawn(own: Marks, x: Axis, y: Axis) -> list[str]:
         size, thin = (1.6, " thin") if own.thin else (3.2, "")
         return [
             f'<circle class="{own.colour}{thin}" cx="{px}" cy="{py}" r="{size}"/>' for px, py in places
-        ] + _named(own, places)
+        ] + _named(own, places, names)
     if own.kind == "vertical":
         px = places[0][0]
         line = f'<line class="d {own.colour}" x1="{px}" x2="{px}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
@@ -117,15 +120,28 @@ def _drawn(own: Marks, x: Axis, y: Axis) -> list[str]:
         return [line, f'<text class="name" {place}>{escape(own.name)}</text>']
     path = "M" + "L".join(f"{px} {py}" for px, py in places)
     drawn = f'<path class="{"l" if own.kind == "line" else "d"} {own.colour}" d="{path}"/>'
-    return [drawn, *_named(own, places)]
+    return [drawn, *_named(own, places, names)]
 
 
-def _named(own: Marks, places: Sequence[Point]) -> list[str]:
+def _named(own: Marks, places: Sequence[Point], names: list[Name]) -> list[str]:
+    """At its end; further up, or down, where another name is already there."""
     if not own.name:
         return []
     px, py = places[-1]
-    down = min(py + 16, HEIGHT - BOTTOM - 4) if own.below else max(py - 7, TOP + 8)
-    beside = f'x="{min(px, WIDTH - RIGHT)}" y="{down:.1f}" text-anchor="end"'
+    right = min(px, WIDTH - RIGHT)
+    left = right - LETTER * len(own.name)
+    lowest, highest = HEIGHT - BOTTOM - 4, TOP + 8
+    wanted = min(py + 16, lowest) if own.below else max(py - 7, highest)
+    steps = sorted(range(-9, 10), key=lambda step: (abs(step), (step < 0) == own.below))
+    free = (
+        down
+        for step in steps
+        if highest <= (down := wanted + LINE * step) <= lowest
+        and not any(left < end and begin < right and abs(down - at) < LINE for begin, end, at in names)
+    )
+    down = next(free, wanted)
+    names.append((left, right, down))
+    beside = f'x="{right}" y="{down:.1f}" text-anchor="end"'
     return [f'<text class="name" {beside}>{escape(own.name)}</text>']
 
 
