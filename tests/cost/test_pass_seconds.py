@@ -8,7 +8,7 @@ from twophase.cost.pass_times import FEW_ROWS, PassTimes
 
 
 def times_of(windows: list[int]) -> PassTimes:
-    mixers = np.array([[window, *(np.arange(1, 10) * (i + 1.0))] for i, window in enumerate(windows)])
+    mixers = np.array([[window, *(np.arange(1, 11) * (i + 1.0))] for i, window in enumerate(windows)])
     rows = np.arange(101.0)
     return PassTimes(
         *(7 * rows, 5 * rows, 11 * np.arange(4.0), mixers),
@@ -32,7 +32,7 @@ def counted(times: PassTimes, spans: list[tuple[int, int]], logits: int) -> tupl
             read = sum(1 for key in range(context) if not window or key > context - window)
             kept = sum(1 for i in range(new) if not window or i > new - window)  # for who comes next
             if like_decode:
-                seconds += own[5] + own[6] * read
+                seconds += own[5] + (own[6] if all(few) else own[6] + own[9]) * read
             else:
                 seconds += own[1] + own[2] * sum(seen) + own[3] * read
             flops += own[7] * sum(seen)

@@ -19,7 +19,7 @@ def plain_times(rows: int, sequences: int) -> PassTimes:
     none = np.zeros(rows + 1)
     logits = np.zeros(sequences + 1)
     return PassTimes(
-        *(np.full(rows + 1, PREFILL_S), np.full(rows + 1, DECODE_S), logits, np.zeros((1, 10))),
+        *(np.full(rows + 1, PREFILL_S), np.full(rows + 1, DECODE_S), logits, np.zeros((1, 11))),
         *(none, none, logits, logits, np.array([1.0, 1.0])),
     )
 

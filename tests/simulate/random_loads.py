@@ -11,9 +11,9 @@ from twophase.simulate.setting_up import requests_of
 def pass_times(rows: int, sequences: int, windows: tuple[int, ...] = (0,), scale: float = 1.0) -> PassTimes:
     """Seconds of the order of one: 2 for weights, a hundredth for a row, and so on; FLOPs and bytes below."""
     each_row = np.arange(rows + 1.0)
-    mixers = np.zeros((len(windows), 10))
+    mixers = np.zeros((len(windows), 11))
     mixers[:, 0] = windows
-    mixers[:, 1:10] = 0.05, 0.02, 1e-4, 3e-4, 0.03, 0.01, 7e-4, 1.0, 1.0
+    mixers[:, 1:11] = 0.05, 0.02, 1e-4, 3e-4, 0.03, 0.01, 7e-4, 1.0, 1.0, 2e-4
     rows_s = scale * (2.0 + np.maximum(0.3, 0.01 * each_row))
     logits = np.arange(sequences + 1.0)
     return PassTimes(

@@ -10,7 +10,7 @@ from twophase.cost import pass_times as columns
 from twophase.cost.pass_times import PassTimes
 
 PROMPT = [columns.PROMPT_PASS_S, columns.PROMPT_SPAN_S, columns.PROMPT_PAIR_S, columns.PROMPT_TOKEN_S]
-DECODE = [columns.DECODE_PASS_S, columns.DECODE_SPAN_S, columns.DECODE_TOKEN_S]
+DECODE = [columns.DECODE_PASS_S, columns.DECODE_SPAN_S, columns.DECODE_TOKEN_S, columns.MIXED_TOKEN_S]
 Base = Literal["floor", "curves"]
 
 
@@ -99,4 +99,6 @@ def _attention(
         if decodes.any():
             decode_s += own[columns.DECODE_PASS_S] + decodes.sum() * own[columns.DECODE_SPAN_S]
             decode_s += kept[decodes].sum() * own[columns.DECODE_TOKEN_S]
+            if prompts.any():
+                decode_s += kept[decodes].sum() * own[columns.MIXED_TOKEN_S]
     return float(prompt_s), float(decode_s)

@@ -11,7 +11,7 @@ from twophase.calibration.experts import grouped_s
 from twophase.calibration.floors import flat_stages, floor_times, stage_mixes
 from twophase.calibration.gemm import ACTIVATION_BYTES, gemm_s
 from twophase.calibration.kernels import expert_kernel_of, kernel_of
-from twophase.calibration.mixing import mix_time
+from twophase.calibration.mixing import MixTime, mix_time
 from twophase.calibration.shapes import Gemm, StageShapes, stage_shapes
 from twophase.cost import pass_times as columns
 from twophase.cost.deployment import Deployment
@@ -111,7 +111,8 @@ def _mixers(own: Deployment, accelerator: Accelerator, curves: Curves, floor: Fl
         for mix, layers in stage_mixes(own, stage):
             each = mix_time(mix, own.kv_bytes, accelerator, curves)
             found[at[mix.window], columns.PROMPT_PASS_S : columns.DECODE_TOKEN_S + 1] += layers * np.array(
-                each[:-1]
+                each[: MixTime._fields.index("row_s")]
             )
+            found[at[mix.window], columns.MIXED_TOKEN_S] += layers * each.mixed_token_s
             row_s += layers * each.row_s
     return found, row_s

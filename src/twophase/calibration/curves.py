@@ -70,6 +70,8 @@ class Curves:
     latent: Mapping[str, LatentCurve]
     recurrence: RecurrenceCurve
     exchange: Mapping[str, ExchangeCurve]
+    mixed_read: float  # of decodes' cache beside prompts, over the bandwidth; 0: as in a pass of their own
+    mixed_head_read: float  # and more for each query that shares a key
     small_launch_s: float  # of a norm, a rotation, an activation
     small_memory: float
     interval: tuple[float, float]
@@ -115,6 +117,8 @@ def _curves_of(machine: str, links: str, other: bool) -> Curves:
         latent={kv: LatentCurve(*each) for kv, each in part("latent").items()},
         recurrence=RecurrenceCurve(*(own.get("recurrence") or fallback["recurrence"])),
         exchange={name: exchange_of(each) for name, each in machines[links]["exchange"].items()},
+        mixed_read=own.get("mixed", (0.0, 0.0))[0],
+        mixed_head_read=own.get("mixed", (0.0, 0.0))[1],
         small_launch_s=(own.get("small") or fallback["small"])[0],
         small_memory=(own.get("small") or fallback["small"])[1],
         interval=(low**stretch, high**stretch),

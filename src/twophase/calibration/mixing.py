@@ -13,7 +13,7 @@ BF16 = 2.0
 
 
 class MixTime(NamedTuple):
-    """In the order of PassTimes.mixers' columns from PROMPT_PASS_S on; at last, for each row of a prompt."""
+    """In the order of PassTimes.mixers' columns from PROMPT_PASS_S on; then what has no place in that order."""
 
     prompt_pass_s: float = 0.0
     prompt_span_s: float = 0.0
@@ -22,13 +22,14 @@ class MixTime(NamedTuple):
     decode_pass_s: float = 0.0
     decode_span_s: float = 0.0
     decode_token_s: float = 0.0
-    row_s: float = 0.0
+    row_s: float = 0.0  # for each row of a prompt
+    mixed_token_s: float = 0.0
 
 
 def mix_time(mix: Mix, kv_bytes: float, accelerator: Accelerator, curves: Curves) -> MixTime:
     match mix.kind:
         case "attention":
-            return _attention(mix, attention_curve(curves, kv_bytes, mix.head_dim), kv_bytes, accelerator)
+            return _attention(mix, kv_bytes, accelerator, curves)
         case "latent":
             return _latent(mix, kv_bytes, accelerator, curves)
         case "index":
@@ -44,10 +45,12 @@ def attention_curve(curves: Curves, kv_bytes: float, head_dim: int) -> Attention
     return curves.attention[kv, min(sizes, key=lambda size: abs(size - head_dim))]
 
 
-def _attention(mix: Mix, own: AttentionCurve, kv_bytes: float, accelerator: Accelerator) -> MixTime:
+def _attention(mix: Mix, kv_bytes: float, accelerator: Accelerator, curves: Curves) -> MixTime:
+    own = attention_curve(curves, kv_bytes, mix.head_dim)
     peak, bandwidth = accelerator.peak_flops, accelerator.bandwidth
-    doublings = log2(max(mix.heads / mix.kv_heads, 1.0))
-    read = mix.token_bytes / bandwidth * (own.decode_read + own.decode_group * doublings)
+    group = max(mix.heads / mix.kv_heads, 1.0)
+    read = mix.token_bytes / bandwidth * (own.decode_read + own.decode_group * log2(group))
+    mixed = mix.token_bytes / bandwidth * (curves.mixed_read + curves.mixed_head_read * group)
     return MixTime(
         prompt_pass_s=own.prompt_launch_s,
         prompt_span_s=own.prompt_span_s,
@@ -61,6 +64,7 @@ def _attention(mix: Mix, own: AttentionCurve, kv_bytes: float, accelerator: Acce
         * 2
         * (mix.heads * own.prompt_query + mix.kv_heads * own.prompt_key)
         / bandwidth,
+        mixed_token_s=max(mixed - read, 0.0),
     )
 
 

@@ -8,6 +8,7 @@ from twophase.cost.pass_times import (
     DECODE_SPAN_S,
     DECODE_TOKEN_S,
     FEW_ROWS,
+    MIXED_TOKEN_S,
     PAIR_FLOPS,
     PROMPT_PAIR_S,
     PROMPT_PASS_S,
@@ -83,6 +84,8 @@ def pass_cost(times: PassTimes, new: Ints, context: Ints, logits: int) -> tuple[
         if decodes > 0:
             seconds += own[DECODE_PASS_S] + decodes * own[DECODE_SPAN_S]
             seconds += (sums[1] - sums[4]) * own[DECODE_TOKEN_S]
+        if prompts > 0:
+            seconds += (sums[1] - sums[4]) * own[MIXED_TOKEN_S]
         flops += sums[0] * own[PAIR_FLOPS]
         bytes_ += (sums[1] + sums[2]) * own[TOKEN_BYTES]
     return seconds, flops, bytes_

@@ -24,7 +24,8 @@ Floats = NDArray[np.float64]
     DECODE_TOKEN_S,  # for each token of its context
     PAIR_FLOPS,
     TOKEN_BYTES,  # of KV, read or written
-) = range(10)
+    MIXED_TOKEN_S,  # more, for each token of a decode's context in a pass that has spans of many rows, too
+) = range(11)
 
 FEW_ROWS = 16  # a span of at most so many rows behind a context is read like a decode
 
