@@ -1,4 +1,4 @@
-"""Fit the constants of twophase/simulate/steady.toml to measured serving points, and say how they generalise.
+"""Fit the constants of twophase/calibration/served.toml to measured serving points, and say how they generalise.
 
     python bench/fit_serving.py --points serving_points.csv [--write] [--held model|system]
 
@@ -18,13 +18,9 @@ from numpy.typing import NDArray
 from serving_errors import impossible, table
 from serving_rows import Row, read_rows
 
-import twophase.simulate
-from twophase.cost.deployment import Deployment
-from twophase.lint.names import Models
-from twophase.simulate.steady import CHUNK, GROWN, held_sequences
-from twophase.simulate.steady_device import Device, device_of, stacked
-from twophase.simulate.steady_loop import Load, Passes, Queueing, Solved, solve
-from twophase.simulate.steady_times import (
+import twophase.calibration
+from twophase.calibration.served_device import Device, device_of, stacked
+from twophase.calibration.served_times import (
     EngineTimes,
     Shares,
     constants,
@@ -33,9 +29,13 @@ from twophase.simulate.steady_times import (
     mixers_of,
     rows_s,
 )
+from twophase.cost.deployment import Deployment
+from twophase.lint.names import Models
+from twophase.simulate.steady import CHUNK, GROWN, held_sequences
+from twophase.simulate.steady_loop import Load, Passes, Queueing, Solved, solve
 
 Floats = NDArray[np.float64]
-TOML = Path(twophase.simulate.__file__).with_name("steady.toml")
+TOML = Path(twophase.calibration.__file__).with_name("served.toml")
 ENGINES = ("vllm", "sglang", "trtllm")
 APART = ("apart_front_s", "apart_request_s", "apart_burst", "apart_prompts")
 OF_ENGINE = (
@@ -215,7 +215,7 @@ def least_squares(residuals: Callable[[Floats], Floats], start: Floats, rounds: 
 
 
 def written(at: Floats, kept: str) -> str:
-    """steady.toml with these constants; its comments and its intervals stay."""
+    """served.toml with these constants; its comments and its intervals stay."""
     values, lines, section = values_of(at), [], ""
     for line in kept.splitlines():
         name = line.split("=")[0].strip()

@@ -1,9 +1,9 @@
 """Published speeds beside what arithmetic allows and what is predicted, with a reason for each miss.
 
-    python bench/published.py --cases speed_cases.csv
+    python bench/published.py --cases speed_cases.csv [--provenance served|curves]
 
 Each row's times and rates are predicted from its model, hardware, format and clients alone: `floor` from the
-roofs, `served` with the shipped constants of serving engines. A miss is a prediction off by more than half.
+roofs, and by what engines reach (`served`) or kernels' `curves`. A miss is off by more than half.
 """
 
 import argparse
@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 from serving_rows import storage_of
 
+from twophase.calibration.estimate import pass_times
+from twophase.calibration.served_times import constants, covers
 from twophase.cost.deployment import Deployment
 from twophase.cost.spans import decodes
 from twophase.errors import InputError
@@ -23,10 +25,9 @@ from twophase.lint.served import Served, Sources, resolver
 from twophase.model.catalogue import load_model
 from twophase.results import Point
 from twophase.results.reading import read_points
-from twophase.simulate.steady import GROWN, Steady, held_sequences, predict_steady
+from twophase.simulate.steady import GROWN, Source, Steady, held_sequences, predict_steady
 from twophase.simulate.steady_loop import Passes as Times
 from twophase.simulate.steady_loop import decode_s
-from twophase.simulate.steady_times import constants, served_times
 
 MISS = 1.5
 MOST_SEQUENCES = 2048  # TensorRT-LLM's max_batch_size
@@ -38,7 +39,9 @@ def engine_of(point: Point) -> str:
     return next((name for name in constants()["engines"] if name in said), "vllm")
 
 
-def rows_of(point: Point, served: Served, models: Models) -> Iterator[tuple[str, float, float, float]]:
+def rows_of(
+    point: Point, served: Served, models: Models, known: Source
+) -> Iterator[tuple[str, float, float, float]]:
     """(quantity, reported, at its floor, predicted): times in ms, rates a second."""
     model = load_model(models.find(point.model or ""))
     own = Deployment(
@@ -55,10 +58,12 @@ def rows_of(point: Point, served: Served, models: Models) -> Iterator[tuple[str,
     if point.batch_is_resident:
         found, a_pass = (
             None,
-            resident_pass(own, served.accelerator, engine_of(point), clients, prompt, output),
+            resident_pass(own, served.accelerator, engine_of(point), clients, prompt, output, known),
         )
     else:
-        found = predict_steady(own, served.accelerator, engine_of(point), prompt, output, clients)
+        found = predict_steady(
+            own, served.accelerator, engine_of(point), prompt, output, clients, provenance=known
+        )
         a_pass = found.tpot_s
     together = max(1, int(clients / served.replicas if found is None else found.batch))
     context = int(prompt + output / 2)
@@ -88,10 +93,17 @@ def output_rate(found: Steady | None, clients: float, a_pass: float, output: flo
 
 
 def resident_pass(
-    own: Deployment, accelerator: Accelerator, engine: str, batch: float, prompt: float, output: float
+    own: Deployment,
+    accelerator: Accelerator,
+    engine: str,
+    batch: float,
+    prompt: float,
+    output: float,
+    known: Source,
 ) -> float:
     """Of a batch that is decoded from its first token to its last together."""
-    times = served_times(own, accelerator, engine, int(batch) + 2, int(batch) + 2)
+    most = int(batch) + 2
+    times = pass_times(own, accelerator, engine, max_rows=most, max_sequences=most, provenance=known)
     at = Times(
         lambda rows: np.interp(rows, np.arange(len(times.decode_rows_s)), times.decode_rows_s),
         lambda rows: np.interp(rows, np.arange(len(times.rows_s)), times.rows_s),
@@ -120,20 +132,25 @@ def why(point: Point, served: Served, ratio: float, reported: float, least: floa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cases", type=Path, required=True)
+    parser.add_argument("--provenance", choices=["served", "curves"], default="served")
     given = parser.parse_args()
     models = Models()
     served_of = resolver(Sources(models))
     ratios: list[float] = []
     floors: list[float] = []
+    covered: list[bool] = []
     unknown: list[str] = []
-    print(f"{'case':9}{'model':28}{'hardware':16}{'':17}{'reported':>10}{'floor':>10}{'served':>10}{'':>7}")
+    print(
+        f"{'case':9}{'model':28}{'hardware':16}{'':17}{'reported':>10}{'floor':>10}{given.provenance:>10}{'':>7}"
+    )
     for point in read_points(given.cases):
         try:
             served = served_of(point)
-            for name, reported, least, ours in rows_of(point, served, models):
+            for name, reported, least, ours in rows_of(point, served, models, given.provenance):
                 ratio, is_time = ours / reported, name.endswith("ms")
                 ratios.append(ratio)
                 floors.append(least / reported)
+                covered.append(covers(served.accelerator))
                 off = max(ratio, 1 / ratio) > MISS
                 note = f"  {why(point, served, ratio, reported, least, is_time)}" if off else ""
                 print(
@@ -142,8 +159,11 @@ def main() -> None:
                 )
         except (InputError, ZeroDivisionError) as error:
             unknown.append(f"{point.row}: {error}")
-    for title, found in (("floor", floors), ("served", ratios)):
-        off = np.abs(np.array(found) - 1)
+    fitted, own = np.array(covered), np.array(ratios)
+    parts = {"floor": np.array(floors), given.provenance: own}
+    parts |= {"machines in the fit": own[fitted], "other machines": own[~fitted]}
+    for title, found in parts.items():
+        off = np.abs(found - 1)
         log = np.exp(np.median(np.abs(np.log(found))))
         print(f"{title}: {len(off)} figures, median error {np.median(off):.0%}, median factor {log:.2f}")
     print("\n".join(["not predicted:", *unknown]))

@@ -14,10 +14,10 @@ from pathlib import Path
 from serving_errors import Scored, impossible, table
 from serving_rows import Row, read_rows
 
+from twophase.calibration.served_times import constants
 from twophase.errors import InputError
 from twophase.lint.names import Models, folder_models
 from twophase.simulate.steady import PromptPool, Steady, predict_steady
-from twophase.simulate.steady_times import constants
 
 
 def predict(row: Row, provenance: str = "served") -> Steady:

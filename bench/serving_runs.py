@@ -1,6 +1,6 @@
 """Real vLLM runs request by request: simulate the same arrivals, compare mean TTFT and TPOT.
 
-    python bench/serving_runs.py --runs llmservingsim/bench [--provenance curves|floor]
+    python bench/serving_runs.py --runs llmservingsim/bench [--provenance served|curves|floor]
 
 Each run's folder has vllm/meta.json (the engine's configuration) and vllm/requests.jsonl (300 requests with
 arrival, lengths and times). Nothing of the run is fitted: engine options and number of KV blocks are its own.
@@ -83,7 +83,7 @@ def simulated(own: Measured, gpu: str, provenance: str) -> Run:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--runs", type=Path, required=True)
-    parser.add_argument("--provenance", choices=["curves", "floor"], default="curves")
+    parser.add_argument("--provenance", choices=["served", "curves", "floor"], default="curves")
     given = parser.parse_args()
     for meta in sorted(given.runs.rglob("vllm/meta.json")):
         own = read_run(meta.parent.parent)

@@ -8,7 +8,7 @@ import pytest
 
 from twophase.calibration.curve_times import rows_s
 from twophase.calibration.curves import curves_of
-from twophase.calibration.estimate import estimate, pass_times
+from twophase.calibration.estimate import best_of, estimate, pass_times
 from twophase.cost.deployment import Deployment
 from twophase.cost.parallel import Plan
 from twophase.cost.pass_seconds import floor_seconds, pass_cost
@@ -71,15 +71,33 @@ def test_provenance_goes_with_the_figures() -> None:
     own = Deployment(load_model("llama-3-8b").spec)
     made = {
         kind: estimate(own, load_accelerator("h100-sxm"), max_rows=64, max_sequences=8, provenance=kind)
-        for kind in ("floor", "curves")
+        for kind in ("floor", "curves", "served")
     }
     assert made["floor"].provenance == "floor" and made["floor"].interval[0] == 1
     assert made["curves"].interval[0] < 1 < made["curves"].interval[1]
     assert "aiconfigurator" in made["curves"].source
+    assert made["served"].interval[0] < 1 < made["served"].interval[1]
+    assert made["served"].times.decode_rows_s[1] > made["floor"].times.decode_rows_s[1]
     with pytest.raises(InputError, match="twophase calibrate"):
         estimate(own, load_accelerator("h100-sxm"), provenance="calibrated")
     with pytest.raises(InputError, match="vllm"):
         estimate(own, load_accelerator("h100-sxm"), "vlm")
+
+
+def test_served_times_are_taken_where_they_were_fitted() -> None:
+    own = Deployment(load_model("llama-3-8b").spec)
+    for gpu, engine, best in (
+        ("h100-sxm", "vllm", "served"),
+        ("b200", "TensorRT-LLM", "served"),
+        ("h100-sxm", "none", "curves"),
+        ("rtx-4090", "vllm", "curves"),
+    ):
+        assert best_of(load_accelerator(gpu), engine) == best
+    best_there = estimate(own, load_accelerator("h100-sxm"), max_rows=8, max_sequences=8, provenance=None)
+    assert best_there.provenance == "served" and not best_there.extrapolated
+    elsewhere = estimate(own, load_accelerator("rtx-4090"), max_rows=8, max_sequences=8, provenance="served")
+    assert elsewhere.extrapolated
+    assert elsewhere.interval[0] < best_there.interval[0] and elsewhere.interval[1] > best_there.interval[1]
 
 
 @pytest.mark.skipif(SHARED is None, reason="measured data lies elsewhere")

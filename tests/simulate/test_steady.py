@@ -7,15 +7,8 @@ import numpy as np
 import pytest
 
 from twophase.calibration.floors import floor_times
-from twophase.cost.deployment import Deployment
-from twophase.cost.parallel import Plan
-from twophase.errors import InputError
-from twophase.hardware.catalogue import load_accelerator
-from twophase.model.catalogue import load_model
-from twophase.model.quantization import uniform
-from twophase.simulate.steady import PromptPool, held_sequences, predict_steady
-from twophase.simulate.steady_device import device_of, stacked
-from twophase.simulate.steady_times import (
+from twophase.calibration.served_device import device_of, stacked
+from twophase.calibration.served_times import (
     engine_times,
     logits_s,
     mixed_s,
@@ -24,6 +17,13 @@ from twophase.simulate.steady_times import (
     served_times,
     shares,
 )
+from twophase.cost.deployment import Deployment
+from twophase.cost.parallel import Plan
+from twophase.errors import InputError
+from twophase.hardware.catalogue import load_accelerator
+from twophase.model.catalogue import load_model
+from twophase.model.quantization import uniform
+from twophase.simulate.steady import PromptPool, held_sequences, predict_steady
 
 H100 = load_accelerator("h100-sxm")
 LLAMA = Deployment(load_model("llama-3.1-8b").spec)

@@ -1,4 +1,4 @@
-"""The seconds of a deployment's passes, by arithmetic alone, by kernels' curves, by measured passes."""
+"""The seconds of a deployment's passes: by arithmetic, kernels' curves, served engines, measured passes."""
 
 import math
 from dataclasses import dataclass
@@ -8,12 +8,18 @@ from twophase.calibration.calibrated import Calibration, scaled
 from twophase.calibration.curve_times import curve_times
 from twophase.calibration.curves import curves_of
 from twophase.calibration.floors import floor_times
+from twophase.calibration.served_times import SOURCE, covers, interval, served_times, serves
 from twophase.cost.deployment import Deployment
 from twophase.cost.pass_times import PassTimes
 from twophase.errors import InputError
 from twophase.hardware.accelerator import Accelerator
 
-Provenance = Literal["floor", "curves", "calibrated"]
+Provenance = Literal["floor", "curves", "served", "calibrated"]
+
+
+def best_of(accelerator: Accelerator, engine: str) -> Provenance:
+    """What came nearest to measured serving there: see docs/accuracy.md."""
+    return "served" if covers(accelerator) and serves(engine) else "curves"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +27,7 @@ class Estimate:
     times: PassTimes
     provenance: Provenance
     interval: tuple[float, float]  # of four passes in five: measured over estimated seconds lie between
-    extrapolated: bool = False  # the curves are of another accelerator
+    extrapolated: bool = False  # what was measured is of another accelerator
     source: str = ""
 
 
@@ -32,15 +38,22 @@ def estimate(
     *,
     max_rows: int = 8192,
     max_sequences: int = 1024,
-    provenance: Provenance = "curves",
+    provenance: Provenance | None = "curves",
     calibration: Calibration | None = None,
 ) -> Estimate:
-    """Of one data-parallel replica. A calibration goes before `provenance`, and says what it scales."""
+    """Of one data-parallel replica. A calibration goes before `provenance`, and says what it scales.
+
+    provenance: None stands for `best_of` accelerator and engine.
+    """
+    provenance = provenance or best_of(accelerator, engine)
     floor = floor_times(own, accelerator, max_rows, max_sequences)
     if calibration is None and provenance == "calibrated":
         raise InputError("no calibration is given: `twophase calibrate` makes one")
     if provenance == "floor" and calibration is None:
         return Estimate(floor, "floor", (1.0, math.inf), source="arithmetic alone")
+    if provenance == "served" and calibration is None:
+        times = served_times(own, accelerator, engine, max_rows, max_sequences)
+        return Estimate(times, "served", interval(accelerator), not covers(accelerator), SOURCE)
     curves = curves_of(accelerator)
     if calibration is None or calibration.base == "curves":
         times = curve_times(own, accelerator, curves, engine, max_rows, max_sequences)
@@ -64,7 +77,7 @@ def pass_times(
     *,
     max_rows: int = 8192,
     max_sequences: int = 1024,
-    provenance: Provenance = "curves",
+    provenance: Provenance | None = "curves",
     calibration: Calibration | None = None,
 ) -> PassTimes:
     """The times alone of `estimate`."""

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,10 +20,11 @@ from twophase.cli.deployment import (
     WeightsOption,
     loaded,
 )
+from twophase.cli.engine import compiling_shown
 from twophase.cli.fit import bytes_of
 from twophase.cli.options import JsonOption, require_writable, write
 from twophase.cli.progress import progress_bar
-from twophase.cli.simulate_options import require_sound, split_of, workload_of
+from twophase.cli.simulate_options import group_of, require_sound, split_of, workload_of
 
 if TYPE_CHECKING:
     from twophase.meter.goodput import Limit
@@ -62,6 +64,10 @@ def simulate(
         bool, typer.Option("--skip-bad", help="Leave out a trace's malformed lines, and count them.")
     ] = False,
     rate: Annotated[float | None, typer.Option(metavar="R", help="Requests per second.")] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="So many clients, each asks again when it was answered."),
+    ] = None,
     arrivals: Annotated[
         Literal["poisson", "constant", "gamma"], typer.Option(help="How requests of a rate come.")
     ] = "poisson",
@@ -146,6 +152,14 @@ def simulate(
     router: Annotated[
         str, typer.Option(help="round-robin, least-loaded, prefix-aware, power-of-two.")
     ] = "round-robin",
+    pool: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="GPU[:N][,tp=N][,role=prefill|decode]",
+            help="N replicas of this kind; once for each kind, in place of --gpu, --tp and --replicas.",
+            show_default=False,
+        ),
+    ] = None,
     disaggregate: Annotated[
         str | None,
         typer.Option(metavar="P:D", help="So many prefill and decode replicas; the KV cache is sent."),
@@ -165,9 +179,12 @@ def simulate(
         bool, typer.Option("--no-overlap", help="Send when all layers are computed, not one by one.")
     ] = False,
     clock: Annotated[
-        Literal["floor", "curves"],
-        typer.Option(help="Passes by arithmetic alone, or by kernels' measured curves."),
-    ] = "curves",
+        Literal["floor", "curves", "served"] | None,
+        typer.Option(
+            help="Passes by arithmetic alone, by kernels' measured curves, by engines' measured serving.",
+            show_default="served where it was fitted, else curves",
+        ),
+    ] = None,
     calibration: Annotated[
         Path | None, typer.Option(metavar="FILE", help="What `twophase calibrate` made of measured passes.")
     ] = None,
@@ -190,7 +207,7 @@ def simulate(
     The same options give the same run on any machine. The exit status is 1 where --max-time cut it off.
     """
     paths = {"trace": trace, "lengths": lengths, "hardware": hardware, "calibration": calibration}
-    values = {**context.params, **paths}
+    values = {**context.params, **paths, "pool": pool or []}
     require_sound(values, {name for name in values if from_user(context, name)})
     split = split_of(disaggregate) if disaggregate is not None else None
     if html is not None:
@@ -230,15 +247,19 @@ def simulate(
 def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, int] | None) -> "Run":
     from twophase.cost.parallel import Plan
     from twophase.hardware.catalogue import load_accelerator
+    from twophase.scheduler.compiling import can_compile
+    from twophase.simulate.groups import link_between
     from twophase.simulate.links import link_of
     from twophase.simulate.pools import Sizes
     from twophase.simulate.run import Split, simulate
+    from twophase.simulate.running import Wire
 
-    accelerator = load_accelerator(values["gpu"], values["hardware"])
+    groups = [group_of(each, values["hardware"]) for each in values["pool"]]
+    accelerator = groups[0].accelerator if groups else load_accelerator(values["gpu"], values["hardware"])
+    wire = None if values["link"] is None else link_of(values["link"], accelerator)
     plan = Plan(values["tp"], values["pp"], values["ep"], values["dp"])
     parted = None
     if split is not None:
-        wire = None if values["link"] is None else link_of(values["link"], accelerator)
         prefill_plan = Plan(values["prefill_tp"], plan.pp, plan.ep, plan.dp) if values["prefill_tp"] else None
         parted = Split(
             prefill=split[0],
@@ -247,7 +268,7 @@ def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, in
             overlap=not values["no_overlap"],
             prefill_plan=prefill_plan,
         )
-    with progress_bar() as report:
+    with progress_bar() as report, compiling_shown(report) if can_compile() else nullcontext():
         started = time.perf_counter()
 
         def say(simulated_s: float, done: int, of: int) -> None:
@@ -256,7 +277,7 @@ def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, in
 
         return simulate(
             loaded(values["model"], values["weights"]),
-            accelerator,
+            groups or accelerator,
             workload,
             values["policy"] or values["preset"],
             preset=values["preset"],
@@ -274,6 +295,7 @@ def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, in
             replicas=values["replicas"],
             router=values["router"],
             split=parted,
+            wire=Wire(wire or link_between(groups), not values["no_overlap"]) if groups else None,
             drafts=values["speculate"],
             acceptance=values["acceptance"] if values["speculate"] else 0.0,
             provenance=values["clock"],
@@ -330,4 +352,6 @@ def say_end(own: "Simulation", took_s: float, out: Path | None, html: Path | Non
 
 
 def plain_value(value: Any) -> Any:
+    if isinstance(value, list):
+        return " ".join(value)
     return value if isinstance(value, int | float | str | bool | None) else str(value)

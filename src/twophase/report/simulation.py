@@ -22,6 +22,7 @@ BEGAN_S = 1.0  # of a kept run's clock: the meter takes a moment of 0 for never
 KNOWN = {  # what pass times are made of
     "floor": "arithmetic alone: no machine is faster",
     "curves": "kernels' measured curves",
+    "served": "shares of the peaks that engines reach, fitted to measured serving",
     "calibrated": "curves brought to measured passes",
 }
 

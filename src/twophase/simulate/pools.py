@@ -67,7 +67,7 @@ def pool_of(
     role: Role = "both",
     count: int = 1,
     drafts: int = 0,
-    provenance: Provenance = "curves",
+    provenance: Provenance | None = None,
     calibration: Calibration | None = None,
 ) -> Pool:
     """InputError where the model doesn't fit. Each of a plan's dp shares of the attention is a replica."""

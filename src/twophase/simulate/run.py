@@ -7,6 +7,7 @@ run = simulate("llama-3.1-8b", "h100-sxm", read_trace(Path("trace.csv")), "vllm"
 print(np.percentile(run.ttft_s, 99), run.output_tokens_per_s)
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from twophase.calibration.calibrated import Calibration
@@ -19,11 +20,11 @@ from twophase.model.catalogue import Model, load_model
 from twophase.model.served import served
 from twophase.scheduler.policy import POLICIES, Policy
 from twophase.simulate.cluster_books import ROUTERS
+from twophase.simulate.groups import Group, link_between, require_roles
 from twophase.simulate.outcome import Run
 from twophase.simulate.pools import Pool, Sizes, pool_of
 from twophase.simulate.presets import PRESETS, Preset, preset_named
 from twophase.simulate.running import Show, Wire, run_own, run_pools
-from twophase.simulate.workload_arrays import Role
 from twophase.workload.workload import Workload
 
 
@@ -40,7 +41,7 @@ class Split:
 
 def simulate(
     model: str | Model,
-    accelerator: str | Accelerator,
+    accelerator: str | Accelerator | Sequence[Group],
     workload: Workload,
     policy: str | Policy = "vllm",
     *,
@@ -52,9 +53,10 @@ def simulate(
     replicas: int = 1,
     router: str = "round-robin",
     split: Split | None = None,
+    wire: Wire | None = None,
     drafts: int = 0,
     acceptance: float = 0.0,
-    provenance: Provenance = "curves",
+    provenance: Provenance | None = None,
     calibration: Calibration | None = None,
     seed: int = 0,
     max_time_s: float = float("inf"),
@@ -62,49 +64,53 @@ def simulate(
 ) -> Run:
     """Serve the workload in simulated time. The same arguments give the same run on any machine.
 
+    accelerator: where replicas are not all alike, their groups, in place of `plan`, `replicas` and `split`;
+    the KV cache goes over `wire` from those that compute prompts (None: the slowest group's link between nodes).
     policy: a preset's name (vllm, sglang, ours, static, prefill-first); or a policy's (shortest-first ...)
     for the engine of `preset`; or a function of your own, `policy(state) -> None` as those in
     twophase.scheduler.policy, which runs on one replica, in plain Python. `drafts` tokens are verified in
-    each decode pass, each accepted with the chance `acceptance` where those before it were. InputError
-    where the model doesn't fit, or a name is unknown.
+    each decode pass, each accepted with the chance `acceptance` where those before it were.
+    provenance: of pass times; None: what came nearest to measured serving on such machines (`best_of`).
+    InputError where the model doesn't fit, or a name is unknown.
     """
     own = served(load_model(model), weights) if isinstance(model, str) else model
-    device = load_accelerator(accelerator) if isinstance(accelerator, str) else accelerator
+    groups = groups_of(accelerator, plan, replicas, split)
     chosen = preset_of(policy, preset)
     if router not in ROUTERS:
         raise InputError(f"no router {router!r}; there are {', '.join(ROUTERS)}{nearest(router, ROUTERS)}")
 
-    def pool(role: Role, count: int, laid_out: Plan) -> Pool:
+    def pool(group: Group) -> Pool:
         return pool_of(
             own,
-            device,
+            group.accelerator,
             workload,
             chosen[0],
             policy=chosen[1],
-            plan=laid_out,
+            plan=group.plan,
             kv=kv,
             sizes=sizes,
-            role=role,
-            count=count,
+            role=group.role,
+            count=group.count,
             drafts=drafts,
             provenance=provenance,
             calibration=calibration,
         )
 
     if not isinstance(policy, str):
-        if replicas > 1 or split is not None or workload.follows is not None or max_time_s < float("inf"):
+        if (
+            len(groups) > 1
+            or groups[0].count > 1
+            or workload.follows is not None
+            or max_time_s < float("inf")
+        ):
             raise InputError("a policy of your own runs on one replica, without turns, to the end")
-        mine = pool("both", 1, plan)
-        return run_own(mine, workload, policy, drafts=drafts, acceptance=acceptance, seed=seed)
-    wire: Wire | None = None
-    if split is None:
-        pools = [pool("both", replicas, plan)]
-    else:
-        first = pool("prefill", split.prefill, split.prefill_plan or plan)
-        pools = [first, pool("decode", split.decode, plan)]
-        wire = Wire(split.link or links_between(device, plan), split.overlap)
+        return run_own(pool(groups[0]), workload, policy, drafts=drafts, acceptance=acceptance, seed=seed)
+    if split is not None:
+        wire = Wire(split.link or link_between(groups[1:]), split.overlap)
+    elif groups[0].role != "both":
+        wire = wire or Wire(link_between(groups), overlap=True)
     return run_pools(
-        pools,
+        [pool(each) for each in groups],
         workload,
         router=router,
         wire=wire,
@@ -128,7 +134,17 @@ def preset_of(policy: str | Policy, preset: str | None) -> tuple[Preset, str]:
     return preset_named(preset or "vllm"), policy if policy in POLICIES else PRESETS[policy].policy
 
 
-def links_between(accelerator: Accelerator, plan: Plan) -> Link:
-    """Of a replica: its devices send side by side, each over its own link between nodes."""
-    devices = plan.tp * plan.pp
-    return Link(accelerator.inter.bandwidth * devices, accelerator.inter.latency_s)
+def groups_of(
+    accelerator: str | Accelerator | Sequence[Group], plan: Plan, replicas: int, split: Split | None
+) -> Sequence[Group]:
+    """Those that compute prompts first, where they are apart."""
+    if not isinstance(accelerator, str | Accelerator):
+        if plan != ALONE or replicas != 1 or split is not None:
+            raise InputError("groups have their own plans, counts and roles: leave out plan, replicas, split")
+        require_roles(accelerator)
+        return sorted(accelerator, key=lambda group: group.role == "decode")
+    device = load_accelerator(accelerator) if isinstance(accelerator, str) else accelerator
+    if split is None:
+        return [Group(device, replicas, plan)]
+    first = Group(device, split.prefill, split.prefill_plan or plan, "prefill")
+    return [first, Group(device, split.decode, plan, "decode")]

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twophase.calibration.estimate import estimate
+from twophase.calibration.served_times import constants, engine_table
 from twophase.cost.deployment import Deployment
 from twophase.cost.parallel import resident_bytes
 from twophase.cost.pass_times import PassTimes
@@ -20,7 +21,6 @@ from twophase.errors import InputError
 from twophase.hardware.accelerator import Accelerator
 from twophase.model.cache import caches, sequence_bytes
 from twophase.simulate.steady_loop import Load, Passes, Queueing, Solved, solve
-from twophase.simulate.steady_times import constants, engine_table, served_times
 
 Floats = NDArray[np.float64]
 Source = Literal["floor", "curves", "served"]
@@ -151,8 +151,6 @@ def passes_of(times: PassTimes) -> Passes:
 def _times(
     own: Deployment, accelerator: Accelerator, engine: str, provenance: Source, rows: int, sequences: int
 ) -> PassTimes:
-    if provenance == "served":
-        return served_times(own, accelerator, engine, rows, sequences)
     return estimate(
         own, accelerator, engine, max_rows=rows, max_sequences=sequences, provenance=provenance
     ).times

@@ -1,7 +1,7 @@
 """Pass times of engines as they serve: a handful of shares of the peaks, fitted to published serving points.
 
 Where kernels' curves say what a kernel can do alone, these say what is left of it in an engine: one set for
-all accelerators and models, so that they hold for those that were not in the fit. See steady.toml.
+all accelerators and models, so that they hold for those that were not in the fit. See served.toml.
 """
 
 import tomllib
@@ -14,17 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twophase.calibration.floors import floor_times
+from twophase.calibration.served_device import Device, device_of
 from twophase.cost import pass_times as columns
 from twophase.cost.deployment import Deployment
 from twophase.cost.pass_times import PassTimes
 from twophase.errors import InputError, nearest
 from twophase.hardware.accelerator import Accelerator
-from twophase.simulate.steady_device import Device, device_of
 
 Floats = NDArray[np.float64]
 MOST = 0.95  # of the bandwidth, that anything reads
 SHARPNESS = 4.0  # of the knee between two roofs
 ALL_TOKENS = 1e12  # that a row sees without a window
+WIDER = 1.5  # an interval's logs are so much wider on accelerators that were not in the fit
+SOURCE = "engines serving, public points of ai-dynamo/aiconfigurator and InferenceX (Apache-2.0)"
 
 
 class Shares(NamedTuple):
@@ -65,16 +67,37 @@ class EngineTimes(NamedTuple):
 
 @cache
 def constants() -> Mapping[str, Any]:
-    return tomllib.loads(files(__package__).joinpath("steady.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(files(__package__).joinpath("served.toml").read_text(encoding="utf-8"))
+
+
+def covers(accelerator: Accelerator) -> bool:
+    """It was in the fit."""
+    return accelerator.name in constants()["fitted_on"]
+
+
+def interval(accelerator: Accelerator) -> tuple[float, float]:
+    """Of four serving points in five: measured over predicted TPOT, most of which is passes, lies between."""
+    low, high = constants()["interval"]["tpot"]
+    stretch = 1.0 if covers(accelerator) else WIDER
+    return low**stretch, high**stretch
 
 
 def shares() -> Shares:
     return Shares(**constants()["shares"])
 
 
+def serves(engine: str) -> bool:
+    """It was in the fit."""
+    return _plain(engine) in constants()["engines"]
+
+
+def _plain(engine: str) -> str:
+    return engine.lower().replace("-", "").replace("tensorrtllm", "trtllm")
+
+
 def engine_table(engine: str) -> Mapping[str, float]:
     known: Mapping[str, Mapping[str, float]] = constants()["engines"]
-    name = engine.lower().replace("-", "").replace("tensorrtllm", "trtllm")
+    name = _plain(engine)
     if name not in known:
         raise InputError(f"no engine is called {engine!r}{nearest(engine, known)}: one of {', '.join(known)}")
     return known[name]
