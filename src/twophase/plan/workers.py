@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -52,6 +53,17 @@ class Worker:
         return try_candidate(self.setups, piece.candidate, piece.workload)
 
 
+class RemoteWorker(Worker):
+    """What it is given is pickled by us: arrays that come through Ray can't be written, and compiled code
+    would be compiled for those again."""
+
+    def __init__(self, question: bytes) -> None:
+        super().__init__(pickle.loads(question))
+
+    def do_pickled(self, piece: bytes) -> Any:
+        return self.do(pickle.loads(piece))
+
+
 _here: dict[str, Worker] = {}  # of a worker process
 
 
@@ -88,11 +100,12 @@ def on_ray(question: Question, address: str) -> Iterator[Work]:
     """An actor a core of the cluster, which keeps what it made; `local` for a Ray of this machine alone."""
     ray = connected(address)
     pool_of = import_module("ray.util").ActorPool
-    kept, actor = ray.put(question), ray.remote(num_cpus=1)(Worker)
+    kept, actor = ray.put(pickle.dumps(question)), ray.remote(num_cpus=1)(RemoteWorker)
     actors = [actor.remote(kept) for _ in range(max(1, int(ray.cluster_resources().get("CPU", 1))))]
 
     def work(pieces: Sequence[Piece]) -> Iterator[Any]:
-        found: Iterator[Any] = pool_of(actors).map(lambda one, piece: one.do.remote(piece), pieces)
+        pickled = [pickle.dumps(each) for each in pieces]
+        found: Iterator[Any] = pool_of(actors).map(lambda one, each: one.do_pickled.remote(each), pickled)
         return found
 
     try:
