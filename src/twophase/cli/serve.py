@@ -85,7 +85,8 @@ def serve(
     policy: Annotated[
         str,
         typer.Option(
-            help="Who goes first: decode-first, prefill-first, static, priority or shortest-first.",
+            help="Who goes first: decode-first, prefill-first, static, priority, shortest-first, or as vllm "
+            "or sglang does.",
         ),
     ] = "decode-first",
     prefix_cache: Annotated[
