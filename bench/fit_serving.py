@@ -1,4 +1,4 @@
-"""Fit the constants of twophase/calibration/served.toml to measured serving points, and say how they generalise.
+"""Fit the constants of calibration/served.toml to measured serving points, and say how they generalise.
 
     python bench/fit_serving.py --points serving_points.csv [--write] [--held model|system]
 
