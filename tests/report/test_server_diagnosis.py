@@ -1,6 +1,7 @@
 """A server's diagnosis in text, JSON and page, from a made-up engine with laws that the test knows."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from known_engine import KnownEngine
@@ -11,6 +12,7 @@ from twophase.cost.deployment import Deployment
 from twophase.hardware.catalogue import load_accelerator
 from twophase.meter.curves import measure_curves
 from twophase.meter.floors import Floors
+from twophase.meter.least_squares import Estimate
 from twophase.meter.own_error import own_error
 from twophase.meter.verdict import judge
 from twophase.model.catalogue import load_model
@@ -90,6 +92,16 @@ def test_levers_are_what_the_laws_say(bare: ServerDiagnosis) -> None:
     one, many = 9.325e-3, 8e-3 + 16 * 1.325e-3
     assert batch.gain == pytest.approx(16 * one / many, rel=0.05)
     assert bare.verdict.levers[-1].serves_more
+
+
+def test_what_would_leave_nothing_is_no_lever(bare: ServerDiagnosis) -> None:
+    """A server whose every prompt takes the floor, and whose decode could not be measured."""
+    assert bare.curves.ttft is not None
+    floor = Estimate(10.0, 9.0, 11.0)
+    alone = replace(bare.curves, ttft=replace(bare.curves.ttft, floor_s=floor), itl=None)
+    verdict = judge(alone)
+    assert not verdict.levers
+    assert "pay most" not in verdict.headline
 
 
 def test_json(bare: ServerDiagnosis, beside: ServerDiagnosis) -> None:

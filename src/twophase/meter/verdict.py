@@ -14,6 +14,7 @@ from twophase.units import count, duration, percent, significant, times
 
 Phase = Literal["prefill", "decode"]
 IDLE = 0.25  # both roofs used less than this: neither explains the time
+ABSURD = 1000.0  # a change that leaves nothing of what was measured says that too little was
 WORTH = 1.03  # a gain below it is not worth a line
 DRAFTED = 2.0  # tokens a pass that speculation is taken to keep
 
@@ -214,7 +215,7 @@ def _levers(
         )
     if curves.itl:
         made += _decode_levers(curves.itl, marks, gain, prompt_tokens, output_tokens)
-    return [each for each in made if each.gain >= WORTH]
+    return [each for each in made if WORTH <= each.gain <= ABSURD]
 
 
 def _decode_levers(
