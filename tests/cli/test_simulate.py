@@ -85,6 +85,27 @@ def test_a_kept_run_is_reported_and_compared_as_a_measured_one(run: Run, tmp_pat
     }
 
 
+def test_clients_send_when_they_were_answered(run: Run) -> None:
+    made = json.loads(run("simulate", "llama-3.1-8b", "--concurrency", "8", "--requests", "80", "--json")[1])
+    assert made["requests"]["ok"] == 80
+    assert made["in_flight"]["peak"] == 8
+    # lengths are all alike: by Little's law all eight are under way until the last ones
+    rate = 80 / made["simulation"]["simulated_s"]
+    assert rate * made["e2e_s"]["mean"] == pytest.approx(8, rel=0.01)
+
+
+def test_pools_of_different_gpus(run: Run) -> None:
+    options = ("simulate", "llama-3.1-8b", "--rate", "20", "--requests", "60", "--json")
+    own = json.loads(run(*options, "--pool", "h100-sxm:2", "--pool", "l40s,tp=2")[1])["simulation"]
+    assert [(each["gpu"], each["replicas"]) for each in own["pools"]] == [("h100-sxm", 2), ("l40s", 1)]
+    split = ("--pool", "a100-80gb:2,role=decode", "--pool", "h100-sxm,role=prefill", "--link", "ndr")
+    own = json.loads(run(*options, *split)[1])["simulation"]
+    assert [(each["role"], each["gpu"]) for each in own["pools"]] == [
+        ("prefill", "h100-sxm"),
+        ("decode", "a100-80gb"),
+    ]
+
+
 def test_time_that_is_up_is_said_and_ends_in_status_1(run: Run) -> None:
     status, text, _ = run(
         *("simulate", "llama-3.1-8b", "--rate", "300", "--requests", "2000", "--prompt-tokens", "3000"),
@@ -119,7 +140,7 @@ def test_bad_lines_are_named_or_skipped(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ((), "--trace FILE, or --rate R"),
+        ((), "--trace FILE, --rate R or --concurrency N"),
         (("--rate", "0"), "--rate 0"),
         (("--trace", "x.csv", "--rate", "1"), "--trace and --rate"),
         (("--trace", "none.csv"), "none.csv"),
@@ -138,6 +159,21 @@ def test_bad_lines_are_named_or_skipped(run: Run, tmp_path: Path) -> None:
         (("--rate", "1", "--policy", "lifo"), "no policy 'lifo'"),
         (("--rate", "1", "--slo", "gap=1s"), "--slo gap"),
         (("--rate", "1", "--replicas", "0"), "--replicas 0"),
+        (("--rate", "1", "--replicas", "1000000"), "from 1 to 1,024"),
+        (("--rate", "1", "--max-sequences", "100000000"), "from 1 to 65,536"),
+        (("--rate", "1", "--disaggregate", "9999:1"), "1,024 together at most"),
+        (("--concurrency", "0"), "--concurrency 0"),
+        (("--concurrency", "2", "--rate", "1"), "leave out --rate"),
+        (("--concurrency", "2", "--duration", "9"), "leave out --duration"),
+        (("--rate", "1", "--pool", "h100-sxm", "--gpu", "l40s"), "leave out --gpu"),
+        (("--rate", "1", "--pool", "h100-sxm:0"), "GPU:N must have"),
+        (("--rate", "1", "--pool", "h100-sxm,tp=x"), "tp=N must have"),
+        (("--rate", "1", "--pool", "h100-sxm,tp=2,tp=4"), "'tp=4' is none of"),
+        (("--rate", "1", "--pool", "h100-sxm,role=both"), "'role=both' is none of"),
+        (("--rate", "1", "--pool", "h100-sxm,role=prefill"), "there is prefill"),
+        (("--rate", "1", "--pool", "h100-sxm,role=prefill", "--pool", "l40s"), "there are both, prefill"),
+        (("--rate", "1", "--pool", "h100-sxm", "--link", "ndr"), "--disaggregate"),
+        (("--rate", "1", "--pool", "nosuch"), "nosuch"),
         (("--rate", "1", "--json", "--plain"), "one of --json and --plain"),
         (("--rate", "1", "--gpu", "rtx-4090", "--weights", "bf16", "--kv-memory", "1KiB"), "no room"),
     ],

@@ -248,13 +248,13 @@ def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, in
     from twophase.cost.parallel import Plan
     from twophase.hardware.catalogue import load_accelerator
     from twophase.scheduler.compiling import can_compile
-    from twophase.simulate.groups import link_between
     from twophase.simulate.links import link_of
     from twophase.simulate.pools import Sizes
-    from twophase.simulate.run import Split, simulate
+    from twophase.simulate.run import Split, link_between, simulate
     from twophase.simulate.running import Wire
 
     groups = [group_of(each, values["hardware"]) for each in values["pool"]]
+    apart = bool(groups) and groups[0].role != "both"
     accelerator = groups[0].accelerator if groups else load_accelerator(values["gpu"], values["hardware"])
     wire = None if values["link"] is None else link_of(values["link"], accelerator)
     plan = Plan(values["tp"], values["pp"], values["ep"], values["dp"])
@@ -295,7 +295,7 @@ def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, in
             replicas=values["replicas"],
             router=values["router"],
             split=parted,
-            wire=Wire(wire or link_between(groups), not values["no_overlap"]) if groups else None,
+            wire=Wire(wire or link_between(groups), not values["no_overlap"]) if apart else None,
             drafts=values["speculate"],
             acceptance=values["acceptance"] if values["speculate"] else 0.0,
             provenance=values["clock"],

@@ -8,12 +8,22 @@ from twophase.cli.options import positive
 from twophase.errors import InputError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from twophase.simulate.groups import Group
+    from twophase.simulate.workload_arrays import Role
     from twophase.workload.workload import Workload
 
 LARGEST = 100_000_000
+MOST = {  # what else takes too much memory
+    "replicas": 1024,  # 4 MB each
+    "max_sequences": 65_536,
+    "max_tokens_per_pass": 1 << 22,
+    "kv_blocks": 20_000_000,
+}
 REQUESTS = 1000  # where nothing else says how many
 COUNTS = (
-    *("requests", "turns", "prefixes", "replicas", "max_sequences", "max_tokens_per_pass"),
+    *("concurrency", "requests", "turns", "prefixes", "replicas", "max_sequences", "max_tokens_per_pass"),
     *("context_length", "kv_blocks", "block_size"),
 )
 SECONDS = ("rate", "speedup", "burstiness", "duration", "max_time")
@@ -27,6 +37,8 @@ OF_RATE = (
     "prefix_tokens",
     "turns",
 )
+OF_LAYOUT = ("gpu", "tp", "pp", "ep", "dp", "replicas", "disaggregate", "prefill_tp")
+OF_TIMES = ("rate", "arrivals", "burstiness", "ramp", "speedup", "spread_arrivals", "duration")
 TRACE_ALONE = ("speedup", "spread_arrivals")
 
 
@@ -38,9 +50,10 @@ def require_sound(values: Mapping[str, Any], given: Collection[str]) -> None:
         if values[name] is not None:
             positive(f"--{name.replace('_', '-')}", values[name])
     for name in COUNTS:
-        if values[name] is not None and not 1 <= values[name] <= LARGEST:
+        most = MOST.get(name, LARGEST)
+        if values[name] is not None and not 1 <= values[name] <= most:
             raise InputError(
-                f"--{name.replace('_', '-')} {values[name]}: it must be a whole number, 1 or more"
+                f"--{name.replace('_', '-')} {values[name]}: it must be a whole number from 1 to {most:,}"
             )
     for name in ("ramp", "think"):
         if not 0 <= values[name] < float("inf"):
@@ -50,8 +63,13 @@ def require_sound(values: Mapping[str, Any], given: Collection[str]) -> None:
             raise InputError(f"--{name.replace('_', '-')} {values[name]}: give a whole number, 0 or more")
     if not 0 <= values["acceptance"] <= 1:
         raise InputError(f"--acceptance {values['acceptance']:g}: it must lie between 0 and 1")
-    if values["trace"] is None and values["rate"] is None:
-        raise InputError("say what arrives: give --trace FILE, or --rate R with --prompt-tokens")
+    if values["concurrency"] is not None and (clash := [name for name in OF_TIMES if name in given]):
+        other = clash[0].replace("_", "-")
+        raise InputError(
+            f"--concurrency N sends when answers end, at no times of its own: leave out --{other}"
+        )
+    if values["trace"] is None and values["rate"] is None and values["concurrency"] is None:
+        raise InputError("say what arrives: give --trace FILE, --rate R or --concurrency N")
     if values["trace"] is not None and (clash := [name for name in OF_RATE if name in given]):
         other = clash[0].replace("_", "-")
         raise InputError(f"--trace and --{other} don't go together: give one of them")
@@ -71,8 +89,13 @@ def require_sound(values: Mapping[str, Any], given: Collection[str]) -> None:
         raise InputError("--think lies between turns: give --turns, too")
     if "acceptance" in given and not values["speculate"]:
         raise InputError("--acceptance is of drafts: give --speculate K, too")
-    if values["disaggregate"] is None and (
-        alone := [name for name in ("link", "no_overlap", "prefill_tp") if name in given]
+    if values["pool"] and (clash := [name for name in OF_LAYOUT if name in given]):
+        other = clash[0].replace("_", "-")
+        raise InputError(f"each --pool says what it is made of: leave out --{other}")
+    if (
+        values["disaggregate"] is None
+        and (alone := [name for name in ("link", "no_overlap", "prefill_tp") if name in given])
+        and not any("role=" in each for each in values["pool"])
     ):
         raise InputError(f"--{alone[0].replace('_', '-')} is for --disaggregate P:D: give it, too")
     if values["disaggregate"] is not None and "replicas" in given:
@@ -85,9 +108,41 @@ def split_of(text: str) -> tuple[int, int]:
     """P:D, both 1 or more."""
     found = re.fullmatch(r"([0-9]{1,5}):([0-9]{1,5})", text.strip())
     prefill, decode = map(int, found.groups()) if found else (0, 0)
-    if not (prefill and decode):
-        raise InputError(f"--disaggregate {text}: give prefill and decode replicas as P:D, like 2:6")
+    if not (prefill and decode) or prefill + decode > MOST["replicas"]:
+        raise InputError(
+            f"--disaggregate {text}: give prefill and decode replicas as P:D, like 2:6, "
+            f"{MOST['replicas']:,} together at most"
+        )
     return prefill, decode
+
+
+def group_of(text: str, hardware: "Path | None") -> "Group":
+    """GPU[:N][,tp=4][,pp=..][,ep=..][,dp=..][,role=prefill|decode]."""
+    from twophase.cost.parallel import Plan
+    from twophase.hardware.catalogue import load_accelerator
+    from twophase.simulate.groups import Group
+
+    head, *options = text.split(",")
+    name, colon, number = head.strip().partition(":")
+    numbers = {"count": number if colon else "1"}
+    role: Role = "both"
+    for option in options:
+        key, _, value = (each.strip() for each in option.partition("="))
+        if key == "role" and value in ("prefill", "decode") and role == "both":
+            role = "prefill" if value == "prefill" else "decode"
+        elif key in ("tp", "pp", "ep", "dp") and key not in numbers:
+            numbers[key] = value
+        else:
+            raise InputError(
+                f"--pool {text}: {option.strip()!r} is none of tp=N, pp=N, ep=N, dp=N, role=prefill|decode"
+            )
+    for key, value in numbers.items():
+        if not re.fullmatch("0*[1-9][0-9]{0,2}", value):
+            what = "GPU:N" if key == "count" else f"{key}=N"
+            raise InputError(f"--pool {text}: {what} must have a whole number from 1 to 999")
+    count, *layout = map(int, numbers.values())
+    plan = Plan(**dict(zip(list(numbers)[1:], layout, strict=True)))
+    return Group(load_accelerator(name, hardware), count, plan, role)
 
 
 def workload_of(values: Mapping[str, Any]) -> "Workload":
@@ -99,6 +154,10 @@ def workload_of(values: Mapping[str, Any]) -> "Workload":
     from twophase.workload.traces import read_lengths, read_trace, spread_out
 
     trace, seed, most = values["trace"], str(values["seed"]), values["requests"]
+    if values["concurrency"] is not None:
+        from twophase.workload.closed import closed
+
+        return closed(workload_of({**values, "concurrency": None, "rate": 1.0}), values["concurrency"])
     if trace is not None:
         if is_servegen(trace):
             return until(

@@ -17,6 +17,7 @@ from twophase.simulate.books import (
     IN_FLIGHT,
     NOW,
     OUTCOME,
+    REJECTED,
     REQUEST,
     SCHEDULED_S,
     SLOT,
@@ -189,6 +190,9 @@ def arrive(cluster: Cluster, request: int, moment: float) -> tuple[int, int]:
         return code, target
     cluster.routes[request, TARGET] = target
     note_routed(cluster, False)
+    follower = cluster.routes[request, FOLLOWER]
+    if follower >= 0 and replica_at(cluster, target).records.counts[request, OUTCOME] == REJECTED:
+        push(cluster, moment + cluster.think_s[follower], TURN, follower)  # whoever waits is told at once
     return DONE, -1
 
 

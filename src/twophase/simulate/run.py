@@ -20,7 +20,7 @@ from twophase.model.catalogue import Model, load_model
 from twophase.model.served import served
 from twophase.scheduler.policy import POLICIES, Policy
 from twophase.simulate.cluster_books import ROUTERS
-from twophase.simulate.groups import Group, link_between, require_roles
+from twophase.simulate.groups import Group, require_roles
 from twophase.simulate.outcome import Run
 from twophase.simulate.pools import Pool, Sizes, pool_of
 from twophase.simulate.presets import PRESETS, Preset, preset_named
@@ -65,7 +65,7 @@ def simulate(
     """Serve the workload in simulated time. The same arguments give the same run on any machine.
 
     accelerator: where replicas are not all alike, their groups, in place of `plan`, `replicas` and `split`;
-    the KV cache goes over `wire` from those that compute prompts (None: the slowest group's link between nodes).
+    the KV cache goes over `wire` from those that compute prompts (None: the slowest's between nodes).
     policy: a preset's name (vllm, sglang, ours, static, prefill-first); or a policy's (shortest-first ...)
     for the engine of `preset`; or a function of your own, `policy(state) -> None` as those in
     twophase.scheduler.policy, which runs on one replica, in plain Python. `drafts` tokens are verified in
@@ -109,6 +109,8 @@ def simulate(
         wire = Wire(split.link or link_between(groups[1:]), split.overlap)
     elif groups[0].role != "both":
         wire = wire or Wire(link_between(groups), overlap=True)
+    elif wire is not None:
+        raise InputError("a wire lies between replicas with the roles prefill and decode: give them")
     return run_pools(
         [pool(each) for each in groups],
         workload,
@@ -148,3 +150,14 @@ def groups_of(
         return [Group(device, replicas, plan)]
     first = Group(device, split.prefill, split.prefill_plan or plan, "prefill")
     return [first, Group(device, split.decode, plan, "decode")]
+
+
+def links_between(accelerator: Accelerator, plan: Plan) -> Link:
+    """Of a replica: its devices send side by side, each over its own link between nodes."""
+    devices = plan.tp * plan.pp
+    return Link(accelerator.inter.bandwidth * devices, accelerator.inter.latency_s)
+
+
+def link_between(groups: Sequence[Group]) -> Link:
+    """Of the slowest of them."""
+    return min((links_between(each.accelerator, each.plan) for each in groups), key=lambda own: own.bandwidth)
