@@ -295,13 +295,13 @@ def tables(found: dict[str, list[Pair]], about: str) -> str:
     ]
     for policy, pairs in found.items():
         for name, goal in GOALS.items():
-            real, guessed, off = median(pairs, name)
+            engine_s, simulated_s, off = median(pairs, name)
             verdict = "yes" if abs(off) <= goal else "no"
-            row = (policy, name, f"{1e3 * real:.2f} ms", f"{1e3 * guessed:.2f} ms", f"{off:+.1%}")
+            row = (policy, name, f"{1e3 * engine_s:.2f} ms", f"{1e3 * simulated_s:.2f} ms", f"{off:+.1%}")
             lines.append(f"| {' | '.join((*row, f'{goal:.0%}', verdict))} |")
     lines += ["", "| by | engine, best first | simulator | same order |", "|---|---|---|---|"]
     for name in ORDERED:
-        real, guessed = ({each: median(pairs, name)[i] for each, pairs in found.items()} for i in (0, 1))
+        real, guessed = ({each: median(own, name)[i] for each, own in found.items()} for i in (0, 1))
         verdict = "yes" if same_order(real, guessed) else "no"
         lines.append(f"| {name} | {in_order(real)} | {in_order(guessed)} | {verdict} |")
     return "\n".join(lines)
@@ -328,8 +328,8 @@ def about_run(found: dict[str, list[Pair]], rate: float, asked: argparse.Namespa
     middle, ninth = np.median(errors, axis=0)
     took_s = np.median([each.took_s for each in pairs])
     return (
-        f"{cpu_name()}, threads: {asked.threads}. {asked.rounds} rounds of {asked.requests} requests for each "
-        f"policy, {rate:.2f} a second ({asked.load:.0%} of what {SEQUENCES} sequences at once can serve), "
+        f"{cpu_name()}, threads: {asked.threads}. {asked.rounds} rounds of {asked.requests} requests for "
+        f"each policy, {rate:.2f} a second ({asked.load:.0%} of what {SEQUENCES} sequences at once can serve), "
         f"about {took_s:.0f} s each. From the calibrating passes before a load to those after it, the "
         f"machine's speed drifted by {np.median(np.abs(drifts)):.1%} in the median, "
         f"{np.max(np.abs(drifts)):.1%} at most; all passes of a load together took {np.median(paces):+.1%} "
