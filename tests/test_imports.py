@@ -32,19 +32,8 @@ BELOW = {
         *("compile_cache", "units"),
     },
     "server": {
-        *(
-            "kernels",
-            "model",
-            "hardware",
-            "cost",
-            "fit",
-            "scheduler",
-            "simulate",
-            "engine",
-            "records",
-            "errors",
-        ),
-        "twophase",
+        *("kernels", "model", "hardware", "cost", "fit", "calibration", "scheduler", "simulate", "engine"),
+        *("records", "errors", "twophase"),
     },
     "advise": {
         *("model", "hardware", "cost", "calibration", "workload", "simulate", "records", "units", "errors"),
