@@ -339,8 +339,8 @@ def about_run(found: dict[str, list[Pair]], rate: float, asked: argparse.Namespa
     return (
         f"{cpu_name()}, threads: {asked.threads}. {asked.rounds} rounds of {asked.requests} requests for "
         f"each policy, {rate:.2f} a second ({asked.load:.0%} of what {SEQUENCES} sequences at once can "
-        f"serve), about {took_s:.0f} s each. From the calibrating passes before a load to those after it, the "
-        f"machine's speed drifted by {np.median(np.abs(drifts)):.1%} in the median, "
+        f"serve), about {took_s:.0f} s each. From the calibrating passes before a load to those after it, "
+        f"the machine's speed drifted by {np.median(np.abs(drifts)):.1%} in the median, "
         f"{np.max(np.abs(drifts)):.1%} at most; all passes of a load together took {np.median(paces):+.1%} "
         f"beside their estimates ({min(paces):+.1%} to {max(paces):+.1%}). Error of the fits: median "
         f"{middle:.1%}, nine in ten below {ninth:.1%}."
