@@ -60,9 +60,9 @@ PAYLOADS = tuple(2.0**power for power in range(10, 31, 2))
 TYPES = {"bf16": "bf16", "fp8": "fp8", "fp8-block": "fp8", "nvfp4": "fp4", "w4a16": "bf16", "mxfp4": "bf16"}
 FORMATS = {"w4a16": "int4-g32"}
 MATRICES = 3
-# FlashAttention 2, beside prompts: each query's head reads the cache for itself, half of it from the L2 cache.
-# Over the bandwidth: once, and for each query that shares a key. Of LLMServingSim's mixed passes (RTX 4090, RTX
-# PRO 6000; three models, one and two devices: 0.46 to 0.55); the same kernel runs on the others.
+# FlashAttention 2, beside prompts: each query's head reads the cache for itself, half of it from the L2
+# cache. Over the bandwidth: once, and for each query that shares a key. Of LLMServingSim's mixed passes (RTX
+# 4090, RTX PRO 6000; three models, one and two devices: 0.46 to 0.55); the same kernel runs on the others.
 MIXED = [0.1, 0.5]
 FLASH_2 = ("a100-80gb", "l40s", "rtx-4090", "rtx-pro-6000-server")
 L2_BYTES = {"l40s": 96 << 20}  # where a benchmark's few megabytes never leave the cache, a pass's do

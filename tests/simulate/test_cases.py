@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from twophase.cost.parallel import Plan
 from twophase.errors import InputError
 from twophase.scheduler.policy import Policy, decode_first
 from twophase.scheduler.state import State
@@ -21,6 +22,7 @@ from twophase.simulate.books import (
 from twophase.simulate.outcome import Run
 from twophase.simulate.pools import Sizes
 from twophase.simulate.run import simulate
+from twophase.workload.closed import closed
 from twophase.workload.workload import Streams, Workload
 
 LLAMA = "llama-3.1-8b"
@@ -74,6 +76,31 @@ def test_sim_04_preemption_storm() -> None:
     assert run.records.counts[:, 3].sum() >= 50
     ttft = run.ttft_s
     assert np.percentile(ttft, 90) > 5 * np.percentile(ttft, 10)
+
+
+def test_sim_05_tokens_a_second_by_clients() -> None:
+    """gpt-oss-120b on 8 H100, published milliseconds a token at 4 to 64 clients, 1k in and 1k or 8k out.
+
+    The published run of 64 clients and 8k takes 16 ms, three times its neighbours'. Weights and cache give
+    no reason for it (its 64 sequences take a tenth of the pool), so no arithmetic shows it: left out here.
+    """
+    published = {
+        1024: {4: 3.72, 8: 4.05, 32: 5.82, 64: 7.36},
+        8192: {4: 3.68, 8: 4.00, 16: 4.53, 32: 5.65},
+    }
+    for output, points in published.items():
+        before = 0.0
+        for clients, tpot_ms in points.items():
+            count = 2 * clients
+            load = closed(at_once((count, 1024, output)), clients)
+            run = served(load, model="gpt-oss-120b", plan=Plan(tp=8), provenance="served")
+            tpot_s = float(np.median(run.tpot_s))
+            assert 1e3 * tpot_s == pytest.approx(tpot_ms, rel=0.1)
+            gpu_tokens = count * (1024 + output) / run.ended_s / 8
+            assert gpu_tokens > 1.2 * before  # more clients, more tokens
+            before = gpu_tokens
+            # each client gets a token every TPOT, and takes as many of its prompt with it
+            assert gpu_tokens == pytest.approx((1 + 1024 / output) * clients / tpot_s / 8, rel=0.05)
 
 
 def test_sim_08_a_prefix_shorter_than_a_block_is_never_found() -> None:

@@ -13,7 +13,7 @@ BF16 = 2.0
 
 
 class MixTime(NamedTuple):
-    """In the order of PassTimes.mixers' columns from PROMPT_PASS_S on; then what has no place in that order."""
+    """In the order of PassTimes.mixers' columns from PROMPT_PASS_S on; then what has no place in it."""
 
     prompt_pass_s: float = 0.0
     prompt_span_s: float = 0.0

@@ -1,8 +1,8 @@
-"""The seconds, FLOPs and bytes of a deployment's passes as a few sums over their spans, for compiled loops.
+"""Seconds, FLOPs and bytes of a deployment's passes as a few sums over their spans, for compiled loops.
 
-Where membership does not change, a decode pass is affine in its contexts: that lets a simulator advance runs of
-passes in closed form. Whoever knows operators (arithmetic alone, kernel curves, a calibration of measured passes)
-writes them into these arrays once; whoever loops over passes only reads them.
+Where membership does not change, a decode pass is affine in its contexts: that lets a simulator advance runs
+of passes in closed form. Whoever knows operators (arithmetic alone, kernel curves, a calibration of measured
+passes) writes them into these arrays once; whoever loops over passes only reads them.
 """
 
 from typing import NamedTuple
@@ -35,7 +35,7 @@ class PassTimes(NamedTuple):
 
     rows_s: Floats  # [rows + 1]: what depends on the number of rows alone, where a span has many rows
     decode_rows_s: Floats  # [rows + 1]: the same where none has
-    logits_s: Floats  # [sequences + 1]: head and sampler by rows that want logits; further ones as the last step
+    logits_s: Floats  # [sequences + 1]: head and sampler by rows that want logits; more go on like the last step
     mixers: Floats  # [kinds, columns]
     rows_flops: Floats  # [rows + 1]
     rows_bytes: Floats  # [rows + 1]: weights, with the distinct experts that so many rows touch
