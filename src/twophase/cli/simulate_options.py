@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from twophase.workload.workload import Workload
 
 LARGEST = 100_000_000
+MOST_DRAFTS = 64
+SLOWEST = 1e-9  # requests a second
 MOST = {  # what else takes too much memory
     "replicas": 1024,  # 4 MB each
     "max_sequences": 65_536,
@@ -61,6 +63,10 @@ def require_sound(values: Mapping[str, Any], given: Collection[str]) -> None:
     for name in ("prefix_tokens", "speculate"):
         if not 0 <= values[name] <= LARGEST:
             raise InputError(f"--{name.replace('_', '-')} {values[name]}: give a whole number, 0 or more")
+    if values["speculate"] > MOST_DRAFTS:
+        raise InputError(f"--speculate {values['speculate']}: give a whole number from 0 to {MOST_DRAFTS}")
+    if values["rate"] is not None and not SLOWEST <= values["rate"] <= 1 / SLOWEST:
+        raise InputError(f"--rate {values['rate']:g}: give requests a second, {SLOWEST:g} to {1 / SLOWEST:g}")
     if not 0 <= values["acceptance"] <= 1:
         raise InputError(f"--acceptance {values['acceptance']:g}: it must lie between 0 and 1")
     if values["concurrency"] is not None and (clash := [name for name in OF_TIMES if name in given]):
