@@ -176,7 +176,7 @@ def test_turns_of_one_replica_are_what_arrivals_at_their_times_give(seed: int) -
     assert np.array_equal(run.records.counts[order], again.records.counts)
 
 
-def test_who_is_refused_is_counted_and_its_turns_never_come() -> None:
+def test_who_is_refused_is_counted_and_so_are_its_turns() -> None:
     load = Workload(
         np.array([0.0, 1.0, 0.5]),
         np.array([5000, 6000, 10]),
@@ -184,8 +184,8 @@ def test_who_is_refused_is_counted_and_its_turns_never_come() -> None:
         follows=np.array([-1, 0, -1]),
     )
     run = run_pools([pool()], load)
-    assert run.records.counts[:, OUTCOME].tolist() == [3, 0, FINISHED]
-    assert np.isnan(run.arrival_s[1])
+    assert run.records.counts[:, OUTCOME].tolist() == [3, 3, FINISHED]
+    assert run.arrival_s[1] == 1.0  # a second after it was told, as after an answer
 
 
 def test_time_is_up_for_some() -> None:

@@ -12,6 +12,8 @@ from twophase.simulate import arena, books, cluster, cluster_books, compiling, e
 
 LINKED = (arena, events, router, cluster)  # each calls those before it
 ENTRIES = {"serve_together"}
+# Whoever calls `advance` carries all its code, and optimizes it again: one caller is enough.
+ADVANCING = {"advance_at", "advance_all", "begin_all", "end_passes", "serve_cluster", "serve_linked"}
 # With Numba's counts of references: `replica_at` makes views of arrays, and gives them back.
 OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
 
@@ -48,5 +50,7 @@ def linked() -> dict[str, Callable[..., Any]]:
                 if function.__name__ in ENTRIES:
                     done[function] = jit(cache=cached, **OPTIONS)(bound)
                 else:
-                    done[function] = jit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(bound)
+                    inline = "always" if function.__name__ in ADVANCING else "never"
+                    inner = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "inline": inline}
+                    done[function] = jit(**inner, **OPTIONS)(bound)
     return {function.__name__: done[function] for function in done if function.__name__ in ENTRIES}
