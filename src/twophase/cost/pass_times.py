@@ -35,7 +35,7 @@ class PassTimes(NamedTuple):
 
     rows_s: Floats  # [rows + 1]: what depends on the number of rows alone, where a span has many rows
     decode_rows_s: Floats  # [rows + 1]: the same where none has
-    logits_s: Floats  # [sequences + 1]: head and sampler by rows that want logits; more go on like the last step
+    logits_s: Floats  # [sequences + 1]: head and sampler by rows that want logits; more go on alike
     mixers: Floats  # [kinds, columns]
     rows_flops: Floats  # [rows + 1]
     rows_bytes: Floats  # [rows + 1]: weights, with the distinct experts that so many rows touch
