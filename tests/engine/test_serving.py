@@ -144,7 +144,8 @@ def test_chunked_preempted_and_found_in_the_cache(alone: Alone, policy: str) -> 
     for limits in (TIGHT, replace(TIGHT, prefix_cache=False), replace(ROOMY, max_tokens=7)):
         found, records = served(model, everybody(), limits, policy)
         assert found == answers
-        assert limits.blocks > TIGHT.blocks or policy == "static" or any(each.preemptions for each in records)
+        spared = policy in ("static", "sglang")  # they admit nobody whose output may not find room
+        assert limits.blocks > TIGHT.blocks or spared or any(each.preemptions for each in records)
         if limits.prefix_cache:
             assert any(each.cached_tokens for each in records)
 

@@ -192,7 +192,7 @@ def load_of(values: dict[str, Any], given: set[str], slo: Any) -> Any:
         **{"arrivals": "poisson", "burstiness": 1.0, "ramp": 0.0, "duration": None, "lengths": None},
         **{"turns": 1, "think": 0.0, "spread_arrivals": False, "max_time": None, "replicas": 1},
         **{"max_sequences": None, "max_tokens_per_pass": None, "kv_blocks": None, "block_size": 16},
-        **{"speculate": 0, "acceptance": 0.7, "disaggregate": None},
+        **{"speculate": 0, "acceptance": 0.7, "disaggregate": None, "concurrency": None, "pool": []},
     }
     options = {"max_sequences", "max_tokens_per_pass"}
     require_sound(whole, given - options)

@@ -25,7 +25,7 @@ class Question:
     context_length: int  # of the longest sequence that engines take
     router: str = "round-robin"
     link: Link | None = None  # between replicas; None: the accelerator's own between nodes
-    provenance: Provenance = "curves"
+    provenance: Provenance | None = None  # of pass times; None: what came nearest to measured serving
     calibration: Calibration | None = None
     prefix_cache: bool = True
     seed: int = 0
