@@ -37,7 +37,7 @@ def test_a_clock_made_of_arithmetic(tmp_path: object) -> None:
             *("bench", url, "--concurrency", "1", "--requests", str(REQUESTS), "--warmup", "1", "--json"),
             *("--prompt-tokens", "2000", "--output-tokens", str(TOKENS), "--out", f"{tmp_path}/run"),
         ]
-        done = subprocess.run([*TWOPHASE, *bench], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([*TWOPHASE, *bench], check=False, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         measured = json.loads(done.stdout)
         ttft, gap = (sums(url, f"{name}_seconds") for name in ("time_to_first_token", "inter_token_latency"))
@@ -46,5 +46,5 @@ def test_a_clock_made_of_arithmetic(tmp_path: object) -> None:
         server.communicate()
     assert measured["requests"]["ok"] == REQUESTS
     assert measured["tpot_s"]["mean"] == pytest.approx(gap[0] / gap[1], rel=0.05)
-    # In these the probes' short requests count, too: they make it less. Nobody sees a token before it is made.
+    # The probes' short requests count here, too, and make it less. Nobody sees a token before it is made.
     assert measured["ttft_s"]["mean"] > ttft[0] / ttft[1]
