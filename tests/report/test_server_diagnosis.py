@@ -14,7 +14,7 @@ from twophase.meter.curves import measure_curves
 from twophase.meter.floors import Floors
 from twophase.meter.least_squares import Estimate
 from twophase.meter.own_error import own_error
-from twophase.meter.verdict import judge
+from twophase.meter.verdict import Lever, Verdict, judge
 from twophase.model.catalogue import load_model
 from twophase.report.bench_curves import ServerDiagnosis, plain
 from twophase.report.bench_curves_html import page
@@ -81,6 +81,32 @@ def test_no_measured_pass_beats_its_floor(beside: ServerDiagnosis) -> None:
     for mark in (*marks.prefill, *marks.decode):
         assert mark.measured_s > mark.floor_s
         assert max(mark.mfu, mark.mbu) < 1
+
+
+def test_a_term_that_may_be_zero_has_no_share(beside: ServerDiagnosis, llama: Floors) -> None:
+    """Seconds that the points can't tell from none would make shares of any size, more than all of it too."""
+    law = beside.curves.itl
+    assert law is not None
+    context = Estimate(1e-9, 0.0, 9e-8)  # the KV read alone takes 39 ns: 39 times as long
+    unsure = replace(beside.curves, itl=replace(law, context_s_per_token=context))
+    own = replace(beside, curves=unsure, verdict=judge(unsure, llama))
+    assert "its context" not in plain(own)
+    assert json.loads(to_json(own))["floors"]["kv_mbu"] is None
+    assert "its context" in plain(beside)
+
+
+def test_the_weights_read_is_guessed_where_its_share_is_unknown(
+    beside: ServerDiagnosis, llama: Floors
+) -> None:
+    law = beside.curves.itl
+    assert law is not None
+    unsure = replace(beside.curves, itl=replace(law, pass_s=Estimate(6e-3, 0.0, 2e-2)))
+
+    def halved(verdict: Verdict) -> Lever:
+        return next(each for each in verdict.levers if each.change == "weights in half the bits")
+
+    assert "if the weights' read is what it pays for" in halved(judge(unsure, llama)).why
+    assert "is the weights' read at full bandwidth" in halved(beside.verdict).why
 
 
 def test_levers_are_what_the_laws_say(bare: ServerDiagnosis) -> None:

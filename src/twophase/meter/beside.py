@@ -6,6 +6,7 @@ import numpy as np
 
 from twophase.meter.curves import Curves
 from twophase.meter.floors import Best, Floors
+from twophase.meter.least_squares import Estimate
 
 TRIED = (64, 128, 256)  # prompts whose floors tell its linear and its quadratic part
 
@@ -38,20 +39,21 @@ class Beside:
 
 
 def beside(curves: Curves, floors: Floors) -> Beside:
-    a = b = c = 0.0
-    if curves.itl:
-        a, b, c = curves.itl.coefficients
-    linear = quadratic = None
+    weights = sequence = kv = linear = quadratic = None
     if curves.ttft:
         tokens = np.array(TRIED, np.float64)
         compute = [floors.prefill(each).compute_s for each in TRIED]
         square, slope, _ = np.polyfit(tokens, compute, 2).tolist()
-        linear = share(slope, curves.ttft.linear_s_per_token.value)
-        quadratic = share(square, curves.ttft.quadratic_s_per_token2.value)
-    bandwidth = floors.accelerator.bandwidth
-    contexts = [each.context for each in curves.decode]
-    span = (int(min(contexts)), int(max(contexts))) if contexts else (0, 0)
-    span = span if span[1] > span[0] else (span[0], span[0] + 1024)
+        linear = share(slope, curves.ttft.linear_s_per_token)
+        quadratic = share(square, curves.ttft.quadratic_s_per_token2)
+    if curves.itl:
+        bandwidth = floors.accelerator.bandwidth
+        contexts = [each.context for each in curves.decode]
+        span = (int(min(contexts)), int(max(contexts))) if contexts else (0, 0)
+        span = span if span[1] > span[0] else (span[0], span[0] + 1024)
+        weights = share(floors.pass_bytes() / bandwidth, curves.itl.pass_s)
+        sequence = share(floors.sequence_flops_s(), curves.itl.sequence_s)
+        kv = share(floors.context_bytes(span) / bandwidth, curves.itl.context_s_per_token)
     return Beside(
         title=floors.title,
         prefill=tuple(_mark(each.ttft_s, floors.prefill(each.prompt_tokens)) for each in curves.prefill),
@@ -62,15 +64,15 @@ def beside(curves: Curves, floors: Floors) -> Beside:
         compute_bound_batch=floors.compute_bound_batch(0),
         linear_mfu=linear,
         quadratic_mfu=quadratic,
-        weights_mbu=share(floors.pass_bytes() / bandwidth, a),
-        sequence_mfu=share(floors.sequence_flops_s(), b),
-        kv_mbu=share(floors.context_bytes(span) / bandwidth, c),
+        weights_mbu=weights,
+        sequence_mfu=sequence,
+        kv_mbu=kv,
     )
 
 
-def share(best_s: float, measured_s: float) -> float | None:
-    """None where the fit gave the term no time at all."""
-    return best_s / measured_s if measured_s > 0 and best_s > 0 else None
+def share(best_s: float, term: Estimate) -> float | None:
+    """None where the fit can't tell the term from no time at all: a share of that could have any size."""
+    return best_s / term.value if term.low > 0 and best_s > 0 else None
 
 
 def _mark(measured_s: float, best: Best) -> Mark:

@@ -227,13 +227,14 @@ def _decode_levers(
 ) -> list[Lever]:
     steps, context = output_tokens - 1, prompt_tokens + output_tokens / 2
     a, b, c = law.coefficients
-    read = min(marks.weights_mbu or 1.0, 1.0) if marks else 1.0
+    mbu = marks.weights_mbu if marks else None
+    read = min(mbu or 1.0, 1.0)
     known = f"of each pass, {duration(a * read)} is the weights' read at full bandwidth"
     guessed = f"each pass pays {duration(a)}, if the weights' read is what it pays for"
     made = [
         Lever(
             *("weights in half the bits", "decode", gain(steps * a * read / 2)),
-            known if marks else guessed,
+            known if mbu else guessed,
         ),
         Lever(
             *("keys and values in half the bits", "decode", gain(steps * c * context / 2)),
@@ -249,7 +250,7 @@ def _decode_levers(
             depends=True,
         ),
     ]
-    if marks and read < 1:
+    if read < 1:
         made.append(
             Lever(
                 *("a decode pass without its overhead", "decode", gain(steps * a * (1 - read))),
