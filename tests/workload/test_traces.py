@@ -100,6 +100,7 @@ def test_hash_ids_go_with_their_requests_and_know_their_size(tmp_path: Path) -> 
         ("date.csv", AZURE_2023 + "2023-13-16 18:17:04.03,3180,8\n", "line 4"),
         ("broken.jsonl", "\n".join([json.dumps(MOONCAKE[0]), "{"]), "line 2"),
         ("number.jsonl", "\n".join([json.dumps(MOONCAKE[0]), "7"]), "line 2"),
+        ("before.csv", "arrival_s,input_tokens,output_tokens\n0,1,1\n-5,2,3\n", "before.csv, line 3.*-5"),
     ],
 )
 def test_what_is_no_trace_is_refused_by_line(tmp_path: Path, name: str, text: str, says: str) -> None:
@@ -109,13 +110,38 @@ def test_what_is_no_trace_is_refused_by_line(tmp_path: Path, name: str, text: st
         read_trace(path)
 
 
+@pytest.mark.parametrize("ids", ["0,1", [0, "1"], [0, 1.5], [0, True], [0, None], [[0]], [2**63], 7, {}])
+def test_hash_ids_that_are_no_whole_numbers_are_refused_by_line(tmp_path: Path, ids: object) -> None:
+    path = tmp_path / "m.jsonl"
+    path.write_text("\n".join(map(json.dumps, [MOONCAKE[0], {**MOONCAKE[1], "hash_ids": ids}])))
+    with pytest.raises(InputError, match=r"m\.jsonl, line 2: hash_ids .*: a list of whole numbers"):
+        read_trace(path)
+    found = read_trace(path, skip_bad=True)
+    assert found.notes == ("1 bad lines are skipped: 2",)
+    assert isinstance(found.content, Blocks)
+    assert found.content.ids.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("lacking", [{"hash_ids": None}, {"hash_ids": []}, {}])
+def test_a_request_may_lack_hash_ids(tmp_path: Path, lacking: dict[str, object]) -> None:
+    path = tmp_path / "m.jsonl"
+    bare = {name: value for name, value in MOONCAKE[1].items() if name != "hash_ids"}
+    path.write_text("\n".join(map(json.dumps, [MOONCAKE[0], {**bare, **lacking}])))
+    content = read_trace(path).content
+    assert isinstance(content, Blocks)
+    assert content.starts.tolist() == [0, 3, 3]
+
+
 def test_bad_lines_are_skipped_and_counted_where_asked(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_text("arrival_s,input_tokens,output_tokens\n0,1,1\n1,two,3\nx,2,3\n4,5,6\n")
+    path.write_text("arrival_s,input_tokens,output_tokens\n0,1,1\n1,two,3\nx,2,3\n4,5,6\n-1,2,3\n5,0,6\n")
     found = read_trace(path, skip_bad=True)
     assert found.prompt_tokens.tolist() == [1, 5]
     assert found.arrival_s.tolist() == [0, 4]
-    assert found.notes[0] == "2 bad lines are skipped: 3, 4"
+    assert found.notes == (
+        "3 bad lines are skipped: 3, 4, 6",
+        "1 requests without prompt or answer are left out",
+    )
 
 
 def test_lengths_alone_keep_together(tmp_path: Path) -> None:

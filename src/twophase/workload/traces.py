@@ -68,7 +68,7 @@ def read_lengths(path: Path, skip_bad: bool = False) -> tuple[Ints, Ints]:
 def lengths_and_times(
     source: Path, rows: Rows, skip_bad: bool, *, timed: bool
 ) -> tuple[Floats, Floats, Floats, tuple[str, ...]]:
-    """(times, prompts, outputs, notes); a skipped row has no tokens."""
+    """(times, prompts, outputs, notes); a skipped row is not a number in all of them."""
     found = [rows.first_of(names) for names in (TIMES, PROMPTS, OUTPUTS)]
     at, prompt, output = found
     if rows.places and (prompt is None or output is None or (timed and at is None)):
@@ -79,24 +79,50 @@ def lengths_and_times(
         prompt, output = prompt or ("", []), output or ("", [])
     times = seconds_of(at[1]) / (1e3 if in_milliseconds(rows, at[0]) else 1)
     tokens = [np.rint(numbers_of(each)) for each in (prompt[1], output[1])]
-    bad = ~np.isfinite(times)
+    bad = ~(np.isfinite(times) & (times >= 0))
     for each in tokens:
         bad |= ~((each >= 0) & (each <= LARGEST))
+    hashes = rows.columns.get("hash_ids") if timed else None
+    if hashes is not None:
+        bad |= [not are_ids(each) for each in hashes]
     if not bad.any():
         return times, tokens[0], tokens[1], ()
     where = [rows.places[each] for each in np.flatnonzero(bad).tolist()]
     if not skip_bad:
         first = int(np.flatnonzero(bad)[0])
-        raise InputError(f"{source}, {rows.unit} {where[0]}: {wrong_with(first, at, prompt, output)}")
+        raise InputError(f"{source}, {rows.unit} {where[0]}: {wrong_with(first, at, prompt, output, hashes)}")
     places = ", ".join(map(str, where[:SHOWN_PLACES])) + (" ..." if len(where) > SHOWN_PLACES else "")
     for each in (*tokens, times):
-        each[bad] = 0.0
+        each[bad] = np.nan
     return times, tokens[0], tokens[1], (f"{len(where):,} bad {rows.unit}s are skipped: {places}",)
 
 
-def wrong_with(row: int, *columns: tuple[str, Sequence[Any]]) -> str:
-    said = ", ".join(f"{name} {values[row]!r:.40}" for name, values in columns if name)
-    return f"{said}: an arrival time and two counts of tokens are wanted (--skip-bad goes on without)"
+def wrong_with(
+    row: int,
+    at: tuple[str, Sequence[Any]],
+    prompt: tuple[str, Sequence[Any]],
+    output: tuple[str, Sequence[Any]],
+    hashes: Sequence[Any] | None,
+) -> str:
+    if hashes is not None and not are_ids(hashes[row]):
+        said, wanted = f"hash_ids {hashes[row]!r:.40}", "a list of whole numbers of 64 bits is wanted"
+    else:
+        said = ", ".join(f"{name} {values[row]!r:.40}" for name, values in (at, prompt, output) if name)
+        wanted = "an arrival time from 0 on and two counts of tokens are wanted"
+    return f"{said}: {wanted} (--skip-bad goes on without)"
+
+
+def are_ids(value: Any) -> bool:
+    """Hash ids of one row, which may lack them."""
+    if value is None or value in ("", []):
+        return True
+    return (
+        isinstance(value, list) and set(map(type, value)) == {int} and fits(min(value)) and fits(max(value))
+    )
+
+
+def fits(number: int) -> bool:
+    return -(2**63) <= number < 2**63
 
 
 def numbers_of(column: Sequence[Any]) -> Floats:
@@ -143,12 +169,9 @@ def content_of(rows: Rows, kept: NDArray[np.intp]) -> Blocks | None:
     hashes = rows.columns.get("hash_ids")
     if hashes is None:
         return None
-    mine = [hashes[each] if isinstance(hashes[each], list) else [] for each in kept.tolist()]
+    mine = [hashes[each] or [] for each in kept.tolist()]
     starts = np.concatenate([[0], np.cumsum([len(each) for each in mine])]).astype(np.int64)
-    try:
-        ids = np.fromiter(chain.from_iterable(mine), np.int64, int(starts[-1]))
-    except (TypeError, ValueError, OverflowError):
-        raise InputError("hash_ids must be lists of whole numbers") from None
+    ids = np.fromiter(chain.from_iterable(mine), np.int64, int(starts[-1]))
     return Blocks(ids, starts, QWEN_BLOCK if "chat_id" in rows.columns else MOONCAKE_BLOCK)
 
 
