@@ -8,6 +8,7 @@ from known_engine import KnownEngine
 from page_reader import read_page
 from synthetic_replies import QUIET, run_of
 
+from twophase.advise.known import known_levers
 from twophase.cost.deployment import Deployment
 from twophase.hardware.catalogue import load_accelerator
 from twophase.meter.curves import measure_curves
@@ -118,6 +119,22 @@ def test_levers_are_what_the_laws_say(bare: ServerDiagnosis) -> None:
     one, many = 9.325e-3, 8e-3 + 16 * 1.325e-3
     assert batch.gain == pytest.approx(16 * one / many, rel=0.05)
     assert bare.verdict.levers[-1].serves_more
+
+
+def test_levers_have_the_lists_prices_and_flags(bare: ServerDiagnosis, beside: ServerDiagnosis) -> None:
+    for own in (bare, beside):
+        for each in own.verdict.levers:
+            assert not each.lever or known_levers()[each.lever].phase == each.phase
+    known, unknown = (
+        {each["change"]: each for each in json.loads(to_json(own))["verdict"]["advice"]}
+        for own in (beside, bare)
+    )
+    assert known["weights in half the bits"]["lever"] == "int8-weights"  # of bf16
+    assert known["weights in half the bits"]["flags"]["ours"] == "--weights int8"
+    assert "ours --weights int8" in " ".join(plain(beside).split())
+    assert "ours --weights int8" in " ".join(read_page(page(beside)).text)
+    assert unknown["weights in half the bits"]["flags"] == {}  # how many bits they have is not known
+    assert unknown["keys and values in half the bits"]["flags"]["vllm"] == "--kv-cache-dtype fp8"
 
 
 def test_what_would_leave_nothing_is_no_lever(bare: ServerDiagnosis) -> None:

@@ -17,6 +17,7 @@ IDLE = 0.25  # both roofs used less than this: neither explains the time
 ABSURD = 1000.0  # a change that leaves nothing of what was measured says that too little was
 WORTH = 1.03  # a gain below it is not worth a line
 DRAFTED = 2.0  # tokens a pass that speculation is taken to keep
+HALVED = {16.0: "int8-weights", 8.0: "int4-weights"}  # by the bits that weights have now
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,9 @@ class Lever:
     why: str
     serves_more: bool = False  # the gain is of throughput: none gets faster
     depends: bool = False  # on what is asked: prompts that repeat, text that can be guessed
+    lever: str = (
+        ""  # its key in the list that `advise` has, which knows its price and its flags; "": none there
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ def judge(
     if curves.itl:
         found.append(_decode(curves.itl, floors, prompt_tokens, output_tokens))
     found.sort(key=lambda each: -each.seconds)
-    levers = sorted(_levers(curves, found, marks, prompt_tokens, output_tokens), key=_rank)
+    levers = sorted(_levers(curves, found, marks, floors, prompt_tokens, output_tokens), key=_rank)
     return Verdict(
         headline=_headline(curves, found, levers, prompt_tokens, output_tokens),
         prompt_tokens=prompt_tokens,
@@ -187,7 +191,12 @@ def _headline(
 
 
 def _levers(
-    curves: Curves, found: list[PhaseVerdict], marks: Beside | None, prompt_tokens: int, output_tokens: int
+    curves: Curves,
+    found: list[PhaseVerdict],
+    marks: Beside | None,
+    floors: Floors | None,
+    prompt_tokens: int,
+    output_tokens: int,
 ) -> Iterable[Lever]:
     """What each change takes off the measured time, where nothing else changes."""
     whole = sum(each.seconds for each in found)
@@ -205,6 +214,7 @@ def _levers(
                 *("a prefix cache that holds nine tenths of the prompt", "prefill", gain(0.9 * work)),
                 f"the prompt's own work is {duration(work)} of {duration(whole)}",
                 depends=True,
+                lever="prefix-cache",
             )
         )
         made.append(
@@ -214,13 +224,14 @@ def _levers(
             )
         )
     if curves.itl:
-        made += _decode_levers(curves.itl, marks, gain, prompt_tokens, output_tokens)
+        made += _decode_levers(curves.itl, marks, floors, gain, prompt_tokens, output_tokens)
     return [each for each in made if WORTH <= each.gain <= ABSURD]
 
 
 def _decode_levers(
     law: ItlLaw,
     marks: Beside | None,
+    floors: Floors | None,
     gain: Callable[[float], float],
     prompt_tokens: int,
     output_tokens: int,
@@ -235,10 +246,12 @@ def _decode_levers(
         Lever(
             *("weights in half the bits", "decode", gain(steps * a * read / 2)),
             known if mbu else guessed,
+            lever=HALVED.get(floors.own.storage.linear.bits, "") if floors else "",
         ),
         Lever(
             *("keys and values in half the bits", "decode", gain(steps * c * context / 2)),
             f"they cost {duration(c * context)} of each token at {count(context)} tokens of context",
+            lever="kv-fp8" if floors is None or floors.own.kv_bytes >= 2 else "",
         ),
         Lever(
             *(
@@ -248,6 +261,7 @@ def _decode_levers(
             ),
             "half the passes, each with the weights' read once; what drafts cost is not in it",
             depends=True,
+            lever="speculation",
         ),
     ]
     if read < 1:
@@ -256,6 +270,7 @@ def _decode_levers(
                 *("a decode pass without its overhead", "decode", gain(steps * a * (1 - read))),
                 f"{duration(a * (1 - read))} of each pass is not the weights' read: launches, sampling, the "
                 "scheduler",
+                lever="decode-kernels",
             )
         )
     one, many = a + b + c * context, a + 16 * (b + c * context)
@@ -264,6 +279,7 @@ def _decode_levers(
             *("a batch of 16 rather than one", "decode", 16 * one / many),
             f"a pass of 16 takes {duration(many)}, one of a single sequence {duration(one)}",
             serves_more=True,
+            lever="larger-batch",
         )
     )
     return made

@@ -7,6 +7,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from twophase.advise.known import Filled, known_levers
 from twophase.meter.beside import Mark
 from twophase.meter.curves import Curves
 from twophase.meter.itl_law import itl_at
@@ -16,6 +17,7 @@ from twophase.meter.ttft_curve import ttft_at
 from twophase.meter.verdict import Lever, Verdict, fit_line, law_line
 from twophase.report.bench_rows import error_line, server, title
 from twophase.report.bench_terminal import HEAD, as_text, heading, note_lines, table
+from twophase.report.wording import price_of, turned_on
 from twophase.units import count, duration, milliseconds, percent, significant, times
 
 PREFILL, DECODE = "bright_blue", "dark_orange"
@@ -206,6 +208,17 @@ def scope(each: Lever) -> str:
     return "depends on what is asked" if each.depends else ""
 
 
+def listed(each: Lever) -> Filled:
+    """What the list that `advise` has says of it: its price, and how to turn it on."""
+    return known_levers()[each.lever].filled({}) if each.lever else Filled({}, {})
+
+
+def terms_of(each: Lever) -> list[str]:
+    known = listed(each)
+    said = (("price", price_of(known.price)), ("on", turned_on(known.flags)))
+    return [f"{title}: {text}" for title, text in said if text]
+
+
 def _lever_table(levers: Iterable[Lever]) -> RenderableType:
     made = Table.grid(padding=(0, 2, 0, 0))
     made.add_column(justify="right", no_wrap=True)
@@ -213,4 +226,6 @@ def _lever_table(levers: Iterable[Lever]) -> RenderableType:
     for each in levers:
         meant = f" ({scope(each)})" if scope(each) else ""
         made.add_row(times(each.gain), Text.assemble((each.change, HEAD), f"{meant}\n{each.why}"))
+        for line in terms_of(each):
+            made.add_row("", Text(line, "dim"))
     return made

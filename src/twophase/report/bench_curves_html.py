@@ -18,6 +18,7 @@ from twophase.report.bench_curves import (
     prefill_cells,
     prefill_heads,
     scope,
+    terms_of,
 )
 from twophase.report.bench_page import fact, figure, fill, lead, listing, section, table, warning, words
 from twophase.report.bench_rows import error_line, server, title
@@ -112,10 +113,11 @@ def lever(each: Lever) -> str:
     if not each.serves_more:
         size = f'<div class="size"><span class="{each.phase[0]}" style="width:{cut:.1f}%"></span></div>'
     meant = f" · {scope(each)}" if scope(each) else ""
+    terms = "".join(f'<div class="why">{escape(line)}</div>' for line in terms_of(each))
     return (
         f'<li><div class="gain">{times(each.gain)}</div>{size}<div><b>{escape(each.change)}</b>'
         f'<span class="on {each.phase}">{each.phase}{meant}</span>'
-        f'<div class="why">{escape(each.why)}</div></div></li>'
+        f'<div class="why">{escape(each.why)}</div>{terms}</div></li>'
     )
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from twophase.meter.beside import Mark
 from twophase.meter.itl_law import ItlLaw
 from twophase.meter.ttft_curve import TtftFit
-from twophase.report.bench_curves import ServerDiagnosis, all_notes
+from twophase.meter.verdict import Lever
+from twophase.report.bench_curves import ServerDiagnosis, all_notes, listed
 from twophase.report.bench_json import spread
 
 Json = dict[str, Any]
@@ -71,7 +72,7 @@ def document(own: ServerDiagnosis) -> Json:
                 "seconds": verdict.seconds,
             },
             "phases": [asdict(each) for each in verdict.phases],
-            "advice": [asdict(each) for each in verdict.levers],
+            "advice": [advice(each) for each in verdict.levers],
         },
         "meter_error_s": own.error.ttft.p99 if own.error.ttft else None,
         "meter": {
@@ -81,6 +82,10 @@ def document(own: ServerDiagnosis) -> Json:
         },
         "notes": all_notes(own),
     }
+
+
+def advice(own: Lever) -> Json:
+    return {**asdict(own), **listed(own)._asdict()}
 
 
 def mark(own: Mark | None) -> Json:
