@@ -113,6 +113,15 @@ def test_curves_that_were_measured(tmp_path: Path) -> None:
     assert "of the window's 300 s" in best.why[2]
 
 
+def test_a_coefficient_without_an_upper_limit_is_not_made_up(tmp_path: Path) -> None:
+    path = curves_file(tmp_path)
+    found = json.loads(path.read_text())
+    found["fit"]["itl"]["pass_s"]["high"] = None
+    path.write_text(json.dumps(found))
+    with pytest.raises(InputError, match="damaged"):
+        read_curves(path)
+
+
 def test_prompts_that_share_passes_pay_less_than_their_own(tmp_path: Path) -> None:
     """12.6 s by the curves, of which 6 s are the overhead of prompts' own passes, in a window of 10 s."""
     curves = read_curves(curves_file(tmp_path))

@@ -51,7 +51,7 @@ def read_curves(path: Path) -> Curves:
 def _range(own: Mapping[str, Any]) -> Range:
     mid = float(own["value"])
     low = float(own["low"])
-    high = float(own["high"]) if own.get("high") is not None else 2 * mid
+    high = float(own["high"])  # a coefficient's interval ends; a turning point's may not
     if not all(isfinite(each) and each >= 0 for each in (low, mid, high)):
         raise ValueError("a coefficient is negative or not finite")
     return Range(min(low, mid), mid, max(high, mid))

@@ -53,11 +53,10 @@ def window_of(
     series: dict[Series, Points], counted: set[str], seconds: float, start: float, step: float
 ) -> Window:
     """counted: names of counters; all others are gauges."""
-    born = {each: points[0][0] for each, points in series.items()}
     began: dict[Labels, float] = {}
-    for (name, labels), points in series.items():
+    for (_, labels), points in series.items():
         place = process_of(labels)
-        began[place] = min(began.get(place, points[0][0]), born[name, labels])
+        began[place] = min(began.get(place, points[0][0]), points[0][0])
     starts = {
         process_of(labels): points[-1][1] for (name, labels), points in series.items() if name == STARTED
     }
