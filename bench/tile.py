@@ -16,8 +16,8 @@ import numpy as np
 from twophase.hardware.probe import cpu_name
 from twophase.kernels.compiling import kernel
 from twophase.kernels.lanes import LANES
-from twophase.kernels.operands import operands_of
 from twophase.kernels.packing import aligned
+from twophase.kernels.pairing import operands_of
 from twophase.kernels.panel_tiles import packed_tile
 from twophase.kernels.roofs import multiply_all, register_flops
 from twophase.kernels.tile import PANELS, activation_dtype
