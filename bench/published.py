@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from serving_rows import storage_of
 
+from twophase.calibration.engines import plain_name
 from twophase.calibration.estimate import pass_times
 from twophase.calibration.served_times import constants, covers
 from twophase.cost.deployment import Deployment
@@ -35,7 +36,7 @@ DATACENTER = ("h100", "h200", "h800", "b200", "b300", "gb200", "gb300", "a100", 
 
 
 def engine_of(point: Point) -> str:
-    said = (point.engine or "").lower().replace("-", "").replace("tensorrtllm", "trtllm")
+    said = plain_name(point.engine or "")
     return next((name for name in constants()["engines"] if name in said), "vllm")
 
 

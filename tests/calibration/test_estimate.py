@@ -8,7 +8,7 @@ import pytest
 
 from twophase.calibration.curve_times import rows_s
 from twophase.calibration.curves import curves_of
-from twophase.calibration.estimate import best_of, estimate, pass_times
+from twophase.calibration.estimate import Provenance, best_of, estimate, pass_times
 from twophase.cost.deployment import Deployment
 from twophase.cost.parallel import Plan
 from twophase.cost.pass_seconds import floor_seconds, pass_cost
@@ -82,6 +82,16 @@ def test_provenance_goes_with_the_figures() -> None:
         estimate(own, load_accelerator("h100-sxm"), provenance="calibrated")
     with pytest.raises(InputError, match="vllm"):
         estimate(own, load_accelerator("h100-sxm"), "vlm")
+
+
+@pytest.mark.parametrize("kind", ["curves", "served"])
+def test_engines_are_known_however_they_are_spelled(kind: Provenance) -> None:
+    own, h100 = Deployment(load_model("llama-3-8b").spec), load_accelerator("h100-sxm")
+    short, long = (
+        pass_times(own, h100, name, max_rows=8, max_sequences=8, provenance=kind)
+        for name in ("trtllm", "TensorRT-LLM")
+    )
+    np.testing.assert_array_equal(short.decode_rows_s, long.decode_rows_s)
 
 
 def test_served_times_are_taken_where_they_were_fitted() -> None:

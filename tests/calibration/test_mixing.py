@@ -1,15 +1,15 @@
 """Decodes beside prompts under FlashAttention 2: every query's head reads the cache, from L2 by half."""
 
 import pytest
+from numpy import array, int64, testing
 
+from twophase.calibration.calibrated import Coefficients, parts, scaled
 from twophase.calibration.estimate import pass_times
 from twophase.cost import pass_times as columns
 from twophase.cost.deployment import Deployment
 from twophase.cost.pass_seconds import pass_cost
 from twophase.hardware.catalogue import load_accelerator
 from twophase.model.catalogue import load_model
-
-from numpy import array, int64  # isort: skip
 
 # Llama-3.1-8B: a token of context is 32 layers of 2 · 8 heads · 128 · 2 bytes, read by groups of 4 queries
 TOKEN_BYTES, GROUP = 131_072, 4
@@ -39,10 +39,6 @@ def test_other_kernels_read_it_once(machine: str) -> None:
 
 
 def test_calibrations_scale_what_decodes_cost_beside_prompts() -> None:
-    from numpy import testing
-
-    from twophase.calibration.calibrated import Coefficients, parts, scaled
-
     own, machine = Deployment(load_model("llama-3.1-8b").spec), load_accelerator("a100-80gb")
     times, floor = (
         pass_times(own, machine, "none", max_rows=600, max_sequences=9, provenance=base)

@@ -5,15 +5,16 @@ from numpy.typing import NDArray
 
 from twophase.calibration.curve import Curve
 from twophase.calibration.curves import Curves
-from twophase.calibration.engines import Engine, engine_named, padded
+from twophase.calibration.engines import ENGINES, Engine, find_engine, padded
 from twophase.calibration.exchanging import exchanges_s
 from twophase.calibration.experts import grouped_s
 from twophase.calibration.floors import flat_stages, floor_times, stage_mixes
-from twophase.calibration.gemm import ACTIVATION_BYTES, gemm_s
+from twophase.calibration.gemm import gemm_s
 from twophase.calibration.kernels import expert_kernel_of, kernel_of
 from twophase.calibration.mixing import MixTime, mix_time
 from twophase.calibration.shapes import Gemm, StageShapes, stage_shapes
 from twophase.cost import pass_times as columns
+from twophase.cost.communication import ACTIVATION_BYTES
 from twophase.cost.deployment import Deployment
 from twophase.cost.pass_times import PassTimes
 from twophase.hardware.accelerator import Accelerator
@@ -36,7 +37,7 @@ def curve_times(
     max_sequences: int,
 ) -> PassTimes:
     """Of one data-parallel replica; pipeline stages come one after the other."""
-    known = engine_named(engine)
+    known = find_engine(engine, ENGINES)
     floor = floor_times(own, accelerator, max_rows, max_sequences)
     rows = np.arange(max_rows + 1.0)
     device = rows_s(own, accelerator, curves, rows)

@@ -17,7 +17,7 @@ from twophase.calibration.curve import Curve, Grid
 from twophase.hardware.accelerator import Accelerator
 
 Floats = NDArray[np.float64]
-WIDER = 1.5  # an interval's logs are so much wider where the curves are another accelerator's
+WIDER = 1.5  # an interval's logs are so much wider on accelerators that were not measured: assumed
 
 
 @dataclass(frozen=True, slots=True)

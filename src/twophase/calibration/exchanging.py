@@ -12,9 +12,10 @@ from twophase.hardware.accelerator import Accelerator, Link
 from twophase.model.spec import Layer, MoE
 
 Floats = NDArray[np.float64]
-BETWEEN_NODES = 0.7  # share of a network's bandwidth that collectives reach, and their latency
+# Assumed: the share of a network's bandwidth that collectives reach, and their latency
+BETWEEN_NODES = 0.7
 NODE_LATENCY_S = 20e-6
-SEND_S = 10e-6  # a pipeline's send and receive, once
+SEND_S = 10e-6  # assumed, too: a pipeline's send and receive, once
 
 
 def exchanges_s(own: Deployment, accelerator: Accelerator, curves: Curves, rows: Floats) -> Floats:

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from twophase.calibration.curve import Curve, curve_s
 from twophase.calibration.shapes import Grouped
+from twophase.cost.communication import ACTIVATION_BYTES
 from twophase.hardware.accelerator import Accelerator
 
 Floats = NDArray[np.float64]
-ACTIVATION_BYTES = 2.0
 
 
 def grouped_s(curve: Curve, accelerator: Accelerator, each: Grouped, rows: Floats) -> Floats:

@@ -4,10 +4,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twophase.calibration.curve import Curve, curve_s
+from twophase.cost.communication import ACTIVATION_BYTES
 from twophase.hardware.accelerator import Accelerator
 
 Floats = NDArray[np.float64]
-ACTIVATION_BYTES = 2.0
 
 
 def gemm_s(

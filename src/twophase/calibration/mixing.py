@@ -7,8 +7,8 @@ from twophase.calibration.curves import AttentionCurve, Curves
 from twophase.calibration.mixers import Mix
 from twophase.hardware.accelerator import Accelerator
 
-WIDENING = 0.6  # share of the peak at which cached vectors of latent attention are decompressed
-SCORING = 0.4  # share of the peak at which an indexer scores keys
+WIDENING = 0.6  # assumed: share of the peak at which cached vectors of latent attention are decompressed
+SCORING = 0.4  # assumed: share of the peak at which an indexer scores keys
 BF16 = 2.0
 
 

@@ -18,6 +18,7 @@ from twophase.model.mixers import Attending, LatentAttention
 from twophase.model.spec import MoE
 
 Floats = NDArray[np.float64]
+ROWS = 8192  # of the pass that says how much a row exchanges
 BITS = {"fp4": 2, "fp8": 1, "int8": 1}  # of operands: 0 stands for 16 bits and more
 
 
@@ -81,10 +82,10 @@ def device_of(own: Deployment, accelerator: Accelerator) -> Device:
                 seen = kinds.setdefault(float(mix.window or np.inf), np.zeros(3))
                 absorbed = mix.decode_pair_flops / peak if mix.kind != "attention" else 0.0
                 seen += count * np.array([mix.token_bytes / bandwidth, mix.pair_flops / peak, absorbed])
-    sent = {each.name: each for each in exchanges(own, prefills(8192), accelerator)}
+    sent = {each.name: each for each in exchanges(own, prefills(ROWS), accelerator)}
     reduced, exchanged = sent.get("all-reduce"), sent.get("all-to-all")
-    rows, link = 8192.0, accelerator.intra.bandwidth
-    times = sum(each.times for each in (reduced,) if each)
+    link = accelerator.intra.bandwidth
+    times = reduced.times if reduced else 0
     ring = 2 * (plan.tp - 1) / plan.tp * own.spec.d_model * ACTIVATION_BYTES / link
     numbers = np.array(list(kinds.values())).reshape(-1, 3)
     return Device(
@@ -112,7 +113,7 @@ def device_of(own: Deployment, accelerator: Accelerator) -> Device:
         reductions=_number(times),
         reduced_s=_number(times * ring),
         exchanged=_number(exchanged.times if exchanged and plan.dp > 1 else 0),
-        exchanged_s=_number(float(exchanged.bytes[()]) / rows / link if exchanged and plan.dp > 1 else 0),
+        exchanged_s=_number(float(exchanged.bytes[()]) / ROWS / link if exchanged and plan.dp > 1 else 0),
         sharing=_number(plan.dp if plan.ep > 1 else 1),
         dealt=_number(plan.ep > 1),
         weights_bytes=_number(max(resident_bytes(own.spec, own.storage, plan))),

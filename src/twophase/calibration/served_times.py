@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from twophase.calibration.curves import WIDER
+from twophase.calibration.engines import find_engine, plain_name
 from twophase.calibration.floors import floor_times
 from twophase.calibration.served_device import Device, device_of
 from twophase.cost import pass_times as columns
 from twophase.cost.deployment import Deployment
 from twophase.cost.pass_times import PassTimes
-from twophase.errors import InputError, nearest
 from twophase.hardware.accelerator import Accelerator
 
 Floats = NDArray[np.float64]
 MOST = 0.95  # of the bandwidth, that anything reads
 SHARPNESS = 4.0  # of the knee between two roofs
 ALL_TOKENS = 1e12  # that a row sees without a window
-WIDER = 1.5  # an interval's logs are so much wider on accelerators that were not in the fit
 SOURCE = "engines serving, public points of ai-dynamo/aiconfigurator and InferenceX (Apache-2.0)"
 
 
@@ -88,19 +88,12 @@ def shares() -> Shares:
 
 def serves(engine: str) -> bool:
     """It was in the fit."""
-    return _plain(engine) in constants()["engines"]
-
-
-def _plain(engine: str) -> str:
-    return engine.lower().replace("-", "").replace("tensorrtllm", "trtllm")
+    return plain_name(engine) in constants()["engines"]
 
 
 def engine_table(engine: str) -> Mapping[str, float]:
     known: Mapping[str, Mapping[str, float]] = constants()["engines"]
-    name = _plain(engine)
-    if name not in known:
-        raise InputError(f"no engine is called {engine!r}{nearest(engine, known)}: one of {', '.join(known)}")
-    return known[name]
+    return find_engine(engine, known)
 
 
 def engine_times(engine: str) -> EngineTimes:
