@@ -9,6 +9,8 @@ from twophase.calibration.curve import Curve, Grid, between, curve_s
 from twophase.hardware.accelerator import Accelerator
 
 Floats = NDArray[np.float64]
+Work = tuple[Floats, Floats, dict[str, Floats]]  # FLOPs, bytes and features
+Grids = Sequence[tuple[str, Sequence[float], str, Sequence[float]]]  # two features, with their knots
 RIDGE = 3.0  # knots that few rows speak for stay near the formula
 ROBUST = 0.1  # relative residuals beyond this count with their size, not its square
 
@@ -35,22 +37,19 @@ def least_squares(residual: Callable[[Floats], Floats], start: Sequence[float], 
 def fit_curve(
     kind: str,
     accelerator: Accelerator,
-    work: tuple[Floats, Floats, dict[str, Floats]],
+    work: Work,
     measured: Floats,
-    grids: Sequence[tuple[str, Sequence[float], str, Sequence[float]]],
-    launch_s: float | None = None,
-    memory: float | None = None,
+    grids: Grids,
 ) -> Curve:
-    """work: FLOPs, bytes and features; a given launch or share of bandwidth is kept."""
     flops, moved, features = work
 
     def curve(at: Floats) -> Curve:
         share = 1 / (1 + np.exp(-np.clip(at[1:3], -6, 6)))
         return Curve(
             kind,
-            float(np.exp(np.clip(at[0], -15, -8))) if launch_s is None else launch_s,
+            float(np.exp(np.clip(at[0], -15, -8))),
             float(share[0]),
-            float(share[1]) if memory is None else memory,
+            float(share[1]),
             float(1 + 3 / (1 + np.exp(-np.clip(at[3], -6, 6)))),
         )
 
@@ -68,7 +67,7 @@ def fit_curve(
 def grids_of(
     features: dict[str, Floats],
     left: Floats,
-    wanted: Sequence[tuple[str, Sequence[float], str, Sequence[float]]],
+    wanted: Grids,
 ) -> tuple[Grid, ...]:
     knots = [(np.array(a, np.float64), np.array(b, np.float64)) for _, a, _, b in wanted]
     design = np.hstack(

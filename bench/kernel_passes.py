@@ -1,7 +1,8 @@
 """Whole passes put together from profiled layers, against our estimate of the pass.
 
 LLMServingSim timed each kernel of a layer, and attention of mixed passes: prompts' chunks behind a context
-beside decodes. No kernel was fitted on a mixed pass.
+beside decodes. No kernel's curve was fitted on a mixed pass; what a decode's cache costs beside a prompt
+(kernel_curves.MIXED) was read from these.
 """
 
 from pathlib import Path

@@ -31,17 +31,36 @@ KERNELS = {
 
 def kernel_table(root: Path, machine: str, family: str, name: str) -> pl.DataFrame | None:
     """A table of ai-dynamo/aiconfigurator, the fastest of each shape's rows; latency in seconds."""
+    table = raw_table(root, machine, family, name)
+    return None if table is None else fastest(table.with_columns(pl.col("latency") / 1e3))
+
+
+def raw_table(root: Path, machine: str, family: str, name: str) -> pl.DataFrame | None:
     theirs, release = MACHINES[machine]
     path = root / "kernels" / f"{theirs}__{family}__vllm__{release}__{name}_perf.parquet"
-    if not path.exists():
-        return None
-    return fastest(pl.read_parquet(path).with_columns(pl.col("latency") / 1e3))
+    return pl.read_parquet(path) if path.exists() else None
 
 
 def fastest(table: pl.DataFrame) -> pl.DataFrame:
     aside = {"framework", "version", "device", "op_name", "kernel_source", "latency"}
     keys = [name for name in table.columns if name not in aside]
     return table.sort("latency").group_by(keys).agg(pl.col("latency", "kernel_source").first()).sort(keys)
+
+
+def delta_net_table(root: Path, machine: str) -> pl.DataFrame | None:
+    """Gated delta nets' shapes of which both kernels were timed: seconds of one after the other."""
+    table = raw_table(root, machine, "linear_attention", "gdn")
+    if table is None:
+        return None
+    keys = ["phase", "batch_size", "seq_len", "d_model", "num_k_heads", "num_v_heads"]
+    return (
+        table.group_by([*keys, "kernel_source"])
+        .agg(pl.col("latency").min() / 1e3)
+        .group_by(keys)
+        .agg(pl.col("latency").sum(), parts=pl.len())
+        .filter(pl.col("parts") == 2)
+        .sort(keys)
+    )
 
 
 def nccl(root: Path, machine: str, operation: str) -> pl.DataFrame:
@@ -144,6 +163,22 @@ def norm_table(root: Path, machine: str) -> pl.DataFrame:
         for path in sorted((root / "vidur/compute" / theirs).rglob("mlp.csv"))
     ]
     return pl.concat(found).drop_nulls().filter(pl.col("s") > 0)
+
+
+def others(root: Path) -> list[tuple[str, str, pl.DataFrame]]:
+    """Multiplies that InferSim (DeepGEMM) and LLMCompass timed."""
+    found = []
+    for machine in ("h20", "h800"):
+        table = pl.read_csv(root / f"infersim/gemm__{machine}__data.csv")
+        found.append((machine, "fp8-block", table.with_columns(s=pl.col("latency_us") / 1e6)))
+    for machine, theirs in (("a100-80gb", "A100"), ("mi210", "MI210")):
+        path = root / f"llmcompass/ae__figure5__ab__real_hardware__matmul_{theirs}.csv"
+        cells = [line.split(",") for line in path.read_text().splitlines() if line.strip()]
+        sizes = [[int(each) for each in line[:3]] for line in cells]
+        seconds = [float(line[3].strip().removesuffix("ms")) / 1e3 for line in cells]
+        frame = pl.DataFrame(sizes, schema=["m", "k", "n"], orient="row").with_columns(s=pl.Series(seconds))
+        found.append((machine, "bf16", frame))
+    return found
 
 
 def columns(table: pl.DataFrame, *names: str) -> list[Floats]:
