@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from twophase.calibration.estimate import Estimate
 from twophase.meter.records import LoadRun, Target
 from twophase.meter.summary import Summary
 from twophase.report.simulation_activity import Activity, activity_of
@@ -55,15 +56,23 @@ class Simulation:
 
     @property
     def provenance(self) -> str:
-        """What its pass times are, and how far off passes may be."""
-        own = self.run.replicas[0].pool.estimate
-        said = f"{own.provenance}: {KNOWN[own.provenance]}"
-        low, high = own.interval
-        if np.isfinite(high) and low < high:
-            said += f"; four passes in five take {low:.2f} to {high:.2f} times as long"
-        if own.extrapolated:
-            said += "; extrapolated from another accelerator's"
-        return said
+        """What its pass times are, and how far off passes may be; by accelerator where they differ."""
+        found: dict[str, dict[str, None]] = {}
+        for each in self.run.replicas:
+            found.setdefault(said_of(each.pool.estimate), {})[each.pool.accelerator.title] = None
+        if len(found) == 1:
+            return next(iter(found))
+        return "; ".join(f"{' and '.join(titles)}: {said}" for said, titles in found.items())
+
+
+def said_of(own: Estimate) -> str:
+    said = f"{own.provenance}: {KNOWN[own.provenance]}"
+    low, high = own.interval
+    if np.isfinite(high) and low < high:
+        said += f"; four passes in five take {low:.2f} to {high:.2f} times as long"
+    if own.extrapolated:
+        said += "; extrapolated from another accelerator's"
+    return said
 
 
 def simulation_of(run: Run, model: str, how: str, slo: "Sequence[Limit]" = ()) -> Simulation:

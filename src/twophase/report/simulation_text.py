@@ -78,5 +78,5 @@ def activity_rows(own: Simulation) -> list[tuple[str, str, str]]:
 
 
 def kv_size(own: Simulation) -> str:
-    limits = own.run.replicas[0].pool.limits
-    return f"{count(limits.blocks * limits.block_size)} tokens a replica"
+    sizes = [each.pool.limits.blocks * each.pool.limits.block_size for each in own.run.replicas]
+    return f"{' or '.join(map(count, dict.fromkeys(sizes)))} tokens a replica"
