@@ -100,7 +100,7 @@ def throughputs(run: Run) -> tuple[Throughput, Throughput]:
     if not rows.size:
         nothing = Throughput(0.0, 0.0, 0.0, 0.0, 0.0, None)
         return nothing, nothing
-    begin, last, end = float(came.min()), float(came.max()), float(run.arrival_s[rows].max())
+    begin, last = float(came.min()), float(came.max())
     arrived, ended = run.arrival_s[rows], run.arrival_s[rows] + run.e2e_s
     end = float(ended.max())
     whole = _throughput(run, 1.0, 1.0, end - begin)

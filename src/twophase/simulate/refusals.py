@@ -14,8 +14,8 @@ def refusals(run: Run) -> list[tuple[str, int]]:
     refused = np.flatnonzero(counts[:, OUTCOME] == REJECTED)
     codes, first, often = np.unique(counts[refused, REFUSAL], return_index=True, return_counts=True)
     found = []
-    for at, number in zip(refused[first].tolist(), often.tolist(), strict=True):
+    for code, at, number in zip(codes.tolist(), refused[first].tolist(), often.tolist(), strict=True):
         asked = Request(at, int(run.workload.prompt_tokens[at]), int(run.workload.output_tokens[at]))
         reasons = [refusal_of(asked, each.pool.limits) for each in run.replicas]
-        found.append((next((each for each in reasons if each), f"refused ({codes})"), number))
+        found.append((next((each for each in reasons if each), f"refused ({code})"), number))
     return sorted(found, key=lambda each: -each[1])

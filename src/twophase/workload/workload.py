@@ -1,6 +1,5 @@
 """A workload as arrays: when each request comes, how long it is, and what it has in common with others."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -73,7 +72,3 @@ class Workload:
     def faster(self, factor: float) -> "Workload":
         """All that was recorded, in 1/factor of the time."""
         return replace(self, arrival_s=self.arrival_s / factor)
-
-    def retimed(self, times: Callable[[int], Floats]) -> "Workload":
-        """The same requests in the same order, at other times."""
-        return replace(self, arrival_s=times(len(self)))
