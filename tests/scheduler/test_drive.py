@@ -3,12 +3,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
+from balanced_books import check
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stub_executor import StubExecutor
 
 from twophase.cost.pass_ import Pass
-from twophase.scheduler.check import check
 from twophase.scheduler.clock import RealClock, VirtualClock
 from twophase.scheduler.drive import PassFailed, drive, step, take_in
 from twophase.scheduler.log import Log

@@ -1,12 +1,12 @@
 """What is found again, what is evicted first, and what must not be found. Rules of vLLM V1's block pool."""
 
 import pytest
+from balanced_books import check, free_in_order
 from hypothesis import given
 from hypothesis import strategies as st
 from stub_executor import StubExecutor
 
 from twophase.cost.pass_ import Pass
-from twophase.scheduler.check import check, free_in_order
 from twophase.scheduler.pool import find, forget_key, give_key, take
 from twophase.scheduler.request import Limits, PassOutcome, Request
 from twophase.scheduler.scheduler import Scheduler

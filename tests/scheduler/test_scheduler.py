@@ -1,9 +1,9 @@
 import pytest
+from balanced_books import check
 from stub_executor import StubExecutor
 
 from twophase.cost.pass_ import Pass
 from twophase.errors import InputError
-from twophase.scheduler.check import check
 from twophase.scheduler.request import Limits, PassOutcome, Request
 from twophase.scheduler.scheduler import Scheduler
 

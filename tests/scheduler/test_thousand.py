@@ -5,10 +5,10 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from balanced_books import check
 from stub_executor import StubExecutor
 
 from twophase.cost.pass_ import Pass
-from twophase.scheduler.check import check
 from twophase.scheduler.clock import VirtualClock
 from twophase.scheduler.drive import drive
 from twophase.scheduler.log import Log
