@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from page_reader import read_page
 
+from twophase.cli.simulate import number_of
+
 Run = Callable[..., tuple[int, str, str]]
 SMALL = ("simulate", "llama-3.1-8b", "--rate", "20", "--requests", "40", "--output-tokens", "16")
 
@@ -193,3 +195,9 @@ def test_a_model_too_large_says_what_would_help(run: Run) -> None:
     status, _, err = run("simulate", "llama-3.1-405b", "--rate", "1")
     assert status == 2
     assert "leaves no room for a KV cache" in err
+
+
+def test_a_seed_in_letters_is_its_own() -> None:
+    assert number_of("17") == 17
+    assert len({number_of(f"seed {i}") for i in range(1000)}) == 1000
+    assert number_of("²") != number_of("2")  # a digit, and no number

@@ -9,6 +9,7 @@ import typer
 from twophase.cli.advise_options import load_of, measured_notes, require_sound
 from twophase.cli.bench_options import from_user
 from twophase.cli.deployment import (
+    DescribedModel,
     DpOption,
     EpOption,
     GpuOption,
@@ -20,8 +21,19 @@ from twophase.cli.deployment import (
     loaded,
 )
 from twophase.cli.fit import bytes_of
-from twophase.cli.options import JsonOption
+from twophase.cli.options import JsonOption, PlainOption
 from twophase.cli.progress import progress_bar
+from twophase.cli.serving_options import (
+    AcceptanceOption,
+    CalibrationOption,
+    ContextLengthOption,
+    KvMemoryOption,
+    MaxSequencesOption,
+    MaxTokensOption,
+    PrefixCacheOption,
+    PresetOption,
+    calibration_of,
+)
 
 if TYPE_CHECKING:
     from twophase.advise.advising import Advising
@@ -30,9 +42,7 @@ if TYPE_CHECKING:
 
 def advise(
     context: typer.Context,
-    model: Annotated[
-        str, typer.Argument(help="A catalogue name, a config.json or its directory, a GGUF file.")
-    ],
+    model: DescribedModel,
     *,
     gpu: GpuOption = "h100-sxm",
     hardware: HardwareOption = None,
@@ -81,51 +91,30 @@ def advise(
             show_default="none, and 0.5 where prefix caching is weighed",
         ),
     ] = None,
-    acceptance: Annotated[
-        float, typer.Option(metavar="A", help="Chance of a draft, where those before it were accepted.")
-    ] = 0.7,
+    acceptance: AcceptanceOption = 0.7,
     measured: Annotated[
         str | None,
         typer.Option(metavar="TIMES", help="What you see: ttft=300ms,tpot=40ms, to be held against this."),
     ] = None,
-    preset: Annotated[
-        str, typer.Option(help="Whose rules and defaults: vllm, sglang, ours, static, prefill-first.")
-    ] = "vllm",
+    preset: PresetOption = "vllm",
     policy: Annotated[str | None, typer.Option(help="Who goes first.", show_default="the preset's")] = None,
-    max_sequences: Annotated[
-        int | None,
-        typer.Option("--max-sequences", "--max-num-seqs", metavar="N", help="Sequences that run at once."),
-    ] = None,
-    max_tokens_per_pass: Annotated[
-        int | None,
-        typer.Option(
-            "--max-tokens-per-pass", "--max-num-batched-tokens", metavar="N", help="Budget of a pass."
-        ),
-    ] = None,
-    context_length: Annotated[
-        int | None,
-        typer.Option("--context-length", "--max-model-len", metavar="N", help="The longest sequence."),
-    ] = None,
+    max_sequences: MaxSequencesOption = None,
+    max_tokens_per_pass: MaxTokensOption = None,
+    context_length: ContextLengthOption = None,
     kv_blocks: Annotated[
         int | None, typer.Option(metavar="N", help="KV blocks of 16 tokens.", show_default="as fit counts")
     ] = None,
-    kv_memory: Annotated[
-        str | None, typer.Option(metavar="BYTES", help="Size of the KV pool of a device: 2GiB.")
-    ] = None,
-    prefix_cache: Annotated[
-        bool, typer.Option("--prefix-cache/--no-prefix-cache", help="Find known beginnings again.")
-    ] = True,
+    kv_memory: KvMemoryOption = None,
+    prefix_cache: PrefixCacheOption = True,
     speculate: Annotated[int, typer.Option(metavar="K", help="Drafts that are verified already.")] = 0,
     replicas: Annotated[int, typer.Option(metavar="N", help="Engines that share the load.")] = 1,
     clock: Annotated[
         Literal["floor", "curves"],
         typer.Option(help="Passes by arithmetic alone, or by kernels' measured curves."),
     ] = "curves",
-    calibration: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What `twophase calibrate` made of measured passes.")
-    ] = None,
+    calibration: CalibrationOption = None,
     json: JsonOption = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Plain text on a terminal, too.")] = False,
+    plain: PlainOption = False,
 ) -> int:
     """What to change: every lever simulated before and after, ranked by an aim, with its price and flags.
 
@@ -177,11 +166,6 @@ def setup_of(values: dict[str, Any]) -> "Setup":
     from twophase.simulate.run import preset_of
 
     preset, policy = preset_of(values["policy"] or values["preset"], values["preset"])
-    calibration = None
-    if values["calibration"] is not None:
-        from twophase.calibration.kept import read_calibration
-
-        calibration = read_calibration(values["calibration"])
     return Setup(
         model=loaded(values["model"], values["weights"]),
         accelerator=load_accelerator(values["gpu"], values["hardware"]),
@@ -201,7 +185,7 @@ def setup_of(values: dict[str, Any]) -> "Setup":
         acceptance=values["acceptance"] if values["speculate"] else 0.0,
         replicas=values["replicas"],
         provenance=values["clock"],
-        calibration=calibration,
+        calibration=calibration_of(values["calibration"]),
     )
 
 

@@ -17,8 +17,18 @@ from twophase.cli.bench_options import (
     headers_of,
     require_sound,
 )
+from twophase.cli.load_options import (
+    ArrivalsOption,
+    BurstinessOption,
+    PrefixesOption,
+    PrefixTokensOption,
+    PromptTokensOption,
+    SkipBadOption,
+    SpeedupOption,
+    TurnsOption,
+)
 from twophase.cli.needs import needs
-from twophase.cli.options import JsonOption
+from twophase.cli.options import JsonOption, PlainOption, SloOption
 
 if TYPE_CHECKING:
     from twophase.meter.plan import Plan
@@ -37,12 +47,8 @@ def bench(
     rate: Annotated[
         float | None, typer.Option(metavar="R", help="Requests per second, whatever the server answers.")
     ] = None,
-    arrivals: Annotated[
-        Literal["poisson", "constant", "gamma"], typer.Option(help="How requests of a rate come.")
-    ] = "poisson",
-    burstiness: Annotated[
-        float, typer.Option(metavar="B", help="Of gamma arrivals: below 1 bursts, above 1 evens out.")
-    ] = 1.0,
+    arrivals: ArrivalsOption = "poisson",
+    burstiness: BurstinessOption = 1.0,
     ramp: Annotated[
         float | None,
         typer.Option(
@@ -60,10 +66,8 @@ def bench(
             metavar="FILE", help="Replay arrivals: Azure, BurstGPT, Mooncake, a table, a run of ours."
         ),
     ] = None,
-    speedup: Annotated[float, typer.Option(metavar="FACTOR", help="Replay a trace so much faster.")] = 1.0,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave out a trace's malformed lines, and count them.")
-    ] = False,
+    speedup: SpeedupOption = 1.0,
+    skip_bad: SkipBadOption = False,
     requests: Annotated[
         int | None,
         typer.Option(metavar="N", help="How many, of each level.", show_default="10 for each in flight"),
@@ -71,17 +75,13 @@ def bench(
     duration: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Send no request later, at each level.")
     ] = None,
-    prompt_tokens: Annotated[
-        str, typer.Option(metavar="LENGTH", help="512, normal:512,64, lognormal:512,0.5, uniform:128,1024.")
-    ] = "512",
+    prompt_tokens: PromptTokensOption = "512",
     output_tokens: Annotated[
         str | None, typer.Option(metavar="LENGTH", help="In the same forms.", show_default="128")
     ] = None,
-    prefix_tokens: Annotated[
-        int, typer.Option(metavar="N", help="A prefix that prompts share, in front of their own tokens.")
-    ] = 0,
-    prefixes: Annotated[int, typer.Option(metavar="K", help="How many different ones.")] = 1,
-    turns: Annotated[int, typer.Option(metavar="N", help="Turns of each conversation.")] = 1,
+    prefix_tokens: PrefixTokensOption = 0,
+    prefixes: PrefixesOption = 1,
+    turns: TurnsOption = 1,
     dataset: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Prompts of yours: JSONL, or ShareGPT's JSON.")
     ] = None,
@@ -95,9 +95,7 @@ def bench(
             metavar="N", help="Requests before the measured ones.", show_default="one a slot, 8 at most"
         ),
     ] = None,
-    slo: Annotated[
-        str | None, typer.Option(metavar="LIMITS", help="Goodput under ttft=500ms,tpot=30ms.")
-    ] = None,
+    slo: SloOption = None,
     definitions: Annotated[
         Literal["vllm", "guidellm", "aiperf", "sglang"] | None,
         typer.Option(help="Show the run by another meter's definitions, too."),
@@ -146,7 +144,7 @@ def bench(
         typer.Option(metavar="DIR", help="Where the run is kept.", show_default="twophase-runs/TIME-MODEL"),
     ] = None,
     json: JsonOption = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Plain text on a terminal, too.")] = False,
+    plain: PlainOption = False,
 ) -> int:
     """Measure a server under load: latencies, throughput, goodput, and the meter's own error.
 

@@ -7,6 +7,7 @@ import typer
 
 from twophase.cli.deployment import (
     ActivationsOption,
+    DescribedModel,
     DpOption,
     EpOption,
     GpuOption,
@@ -22,12 +23,7 @@ POOR = 0.15  # p90 of the error beyond which a calibration doesn't explain its o
 
 
 def calibrate(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL", help="A catalogue name, a config.json or its directory, a GGUF file."
-        ),
-    ],
+    model: DescribedModel,
     *,
     passes: Annotated[
         Path,

@@ -9,7 +9,7 @@ import typer
 
 from twophase.cli.counters_options import OF_PROMETHEUS, OF_SERVERS, headers_of, require_sound, seconds_of
 from twophase.cli.deployment import KV, HardwareOption, KVOption, TpOption, WeightsOption
-from twophase.cli.options import JsonOption, positive
+from twophase.cli.options import JsonOption, PlainOption, positive
 from twophase.errors import InputError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def counters(
     header: Annotated[list[str] | None, typer.Option(metavar="'K: V'", help="Of each request.")] = None,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="For an answer.")] = 10.0,
     json: JsonOption = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Plain text on a terminal, too.")] = False,
+    plain: PlainOption = False,
 ) -> int | None:
     """Tell prefill from decode in production: tokens, times and GPU time, from an engine's own counters."""
     if json and plain:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from twophase.cost.parallel import Plan
     from twophase.model.catalogue import Model
 
+DescribedModel = Annotated[
+    str,
+    typer.Argument(metavar="MODEL", help="A catalogue name, a config.json or its directory, a GGUF file."),
+]
 GpuOption = Annotated[str, typer.Option("--gpu", metavar="NAME", help="The accelerator.")]
 HardwareOption = Annotated[
     Path | None,

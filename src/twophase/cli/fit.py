@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from twophase.cli.deployment import (
+    DescribedModel,
     DpOption,
     EpOption,
     GpuOption,
@@ -16,7 +17,7 @@ from twophase.cli.deployment import (
     WeightsOption,
     loaded,
 )
-from twophase.cli.options import JsonOption, warn
+from twophase.cli.options import JsonOption, PlainOption, warn
 from twophase.cli.sizes import sizes_of
 from twophase.errors import InputError
 
@@ -33,9 +34,7 @@ LARGEST_LENGTH = 100_000_000  # tokens
 
 
 def fit(
-    model: Annotated[
-        str, typer.Argument(help="A catalogue name, a config.json or its directory, a GGUF file.")
-    ],
+    model: DescribedModel,
     *,
     gpu: GpuOption = "h100-sxm",
     hardware: HardwareOption = None,
@@ -96,7 +95,7 @@ def fit(
         str | None, typer.Option(metavar="BYTES", help="Set what lies outside the tensor library.")
     ] = None,
     json: JsonOption = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Plain text on a terminal, too.")] = False,
+    plain: PlainOption = False,
 ) -> None:
     """Show whether a model fits on its devices, every term of its memory, and how much KV cache is left."""
     if json and plain:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from twophase.cli.deployment import HardwareOption
-from twophase.cli.options import JsonOption
+from twophase.cli.options import JsonOption, PlainOption
 from twophase.errors import InputError
 
 
@@ -15,7 +15,7 @@ def hardware(
     *,
     hardware: HardwareOption = None,
     json: JsonOption = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Plain text on a terminal, too.")] = False,
+    plain: PlainOption = False,
 ) -> None:
     """List the accelerators that are known by name, or show one with the source of each figure."""
     if json and plain:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from twophase.cli.deployment import HardwareOption
-from twophase.cli.options import JsonOption
+from twophase.cli.options import JsonOption, PlainOption
 from twophase.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def lint(
     flagged: Annotated[bool, typer.Option("--flagged", help="Show only rows with a flag.")] = False,
     json: JsonOption = False,
     csv: Annotated[bool, typer.Option("--csv", help="One CSV table.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Plain text on a terminal, too.")] = False,
+    plain: PlainOption = False,
 ) -> int:
     """Hold measured results against the floor: what beats physics, and which assumption breaks there.
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from twophase.cli.deployment import KVOption, WeightsOption, loaded
+from twophase.cli.deployment import DescribedModel, KVOption, WeightsOption, loaded
 from twophase.cli.options import JsonOption
 from twophase.cli.sizes import sizes_of
 
@@ -12,12 +12,7 @@ CONTEXTS = "2048,8192,32768,131072"
 
 
 def model(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL", help="A catalogue name, a config.json or its directory, a GGUF file."
-        ),
-    ],
+    name: DescribedModel,
     *,
     contexts: Annotated[
         str | None,

@@ -29,6 +29,10 @@ LoadOption = Annotated[
 ComputeOption = Annotated[Compute, typer.Option(help="The engine's compute type.")]
 ThreadsOption = Annotated[int | None, typer.Option(help="Processor cores to use.", show_default="all")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
+PlainOption = Annotated[bool, typer.Option("--plain", help="Plain text on a terminal, too.")]
+SloOption = Annotated[
+    str | None, typer.Option("--slo", metavar="LIMITS", help="Goodput under ttft=500ms,tpot=30ms.")
+]
 
 
 def threads_of(threads: int | None) -> int:

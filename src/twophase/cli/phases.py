@@ -17,7 +17,7 @@ from twophase.cli.deployment import (
     TpOption,
     WeightsOption,
 )
-from twophase.cli.options import JsonOption, request_of, require_writable, warn, write
+from twophase.cli.options import JsonOption, PlainOption, request_of, require_writable, warn, write
 from twophase.cli.sizes import LARGEST, MOST, sizes_of
 from twophase.errors import InputError
 
@@ -71,7 +71,7 @@ def phases(
     json: JsonOption = False,
     csv: Annotated[bool, typer.Option("--csv", help="One CSV table of both phases.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="One Markdown table of both phases.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Plain text on a terminal, too.")] = False,
+    plain: PlainOption = False,
     plot: Annotated[
         Path | None,
         typer.Option(

@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twophase.cli.bench_options import from_user
-from twophase.cli.deployment import HardwareOption, loaded
-from twophase.cli.options import JsonOption, require_writable, write
+from twophase.cli.deployment import DescribedModel, HardwareOption, loaded
+from twophase.cli.load_options import (
+    OutputTokensOption,
+    PrefixesOption,
+    PrefixTokensOption,
+    PromptTokensOption,
+    SkipBadOption,
+    SpeedupOption,
+)
+from twophase.cli.options import JsonOption, PlainOption, require_writable, write
 from twophase.cli.plan_options import accelerators_of, numbers_of, prices_of, require_plannable, words_of
 from twophase.cli.progress import progress_bar
-from twophase.cli.simulate import calibration_of, number_of
+from twophase.cli.serving_options import CalibrationOption, RouterOption, calibration_of
+from twophase.cli.simulate import number_of
 from twophase.cli.simulate_options import require_sound, workload_of
 
 if TYPE_CHECKING:
@@ -23,9 +32,7 @@ GPUS = "h100-sxm,h200,a100-80gb,l40s,mi300x"
 
 def plan(
     context: typer.Context,
-    model: Annotated[
-        str, typer.Argument(help="A catalogue name, a config.json or its directory, a GGUF file.")
-    ],
+    model: DescribedModel,
     *,
     slo: Annotated[str, typer.Option(metavar="LIMITS", help="ttft=500ms,tpot=30ms; also e2e.")],
     attainment: Annotated[
@@ -35,19 +42,17 @@ def plan(
         Path | None,
         typer.Option("--trace", "--workload", metavar="FILE", help="Arrivals and lengths, as for simulate."),
     ] = None,
-    speedup: Annotated[float, typer.Option(metavar="FACTOR", help="Replay a trace so much faster.")] = 1.0,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out malformed lines.")] = False,
+    speedup: SpeedupOption = 1.0,
+    skip_bad: SkipBadOption = False,
     rate: Annotated[float | None, typer.Option(metavar="R", help="Requests per second.")] = None,
     requests: Annotated[
         int | None,
         typer.Option(metavar="N", help="How many.", show_default="1000 or more, or all of a trace"),
     ] = None,
-    prompt_tokens: Annotated[
-        str, typer.Option(metavar="LENGTH", help="512, normal:512,64, lognormal:512,0.5, uniform:128,1024.")
-    ] = "512",
-    output_tokens: Annotated[str, typer.Option(metavar="LENGTH", help="In the same forms.")] = "128",
-    prefix_tokens: Annotated[int, typer.Option(metavar="N", help="A prefix that prompts share.")] = 0,
-    prefixes: Annotated[int, typer.Option(metavar="K", help="How many different ones.")] = 1,
+    prompt_tokens: PromptTokensOption = "512",
+    output_tokens: OutputTokensOption = "128",
+    prefix_tokens: PrefixTokensOption = 0,
+    prefixes: PrefixesOption = 1,
     gpus: Annotated[str, typer.Option("--gpus", "--gpu", metavar="A,B", help="Accelerators.")] = GPUS,
     hardware: HardwareOption = None,
     price: Annotated[
@@ -74,9 +79,7 @@ def plan(
         bool, typer.Option("--split/--no-split", help="Prefill and decode on replicas of their own, too.")
     ] = True,
     preset: Annotated[str, typer.Option(help="Whose scheduler: vllm, sglang, ours.")] = "vllm",
-    router: Annotated[
-        str, typer.Option(help="round-robin, least-loaded, prefix-aware, power-of-two.")
-    ] = "round-robin",
+    router: RouterOption = "round-robin",
     context_length: Annotated[
         int | None,
         typer.Option(
@@ -87,9 +90,7 @@ def plan(
         int | None, typer.Option(metavar="N", help="At most.", show_default="4 × what the load needs")
     ] = None,
     max_cost: Annotated[float | None, typer.Option(metavar="USD", help="An hour, at most.")] = None,
-    calibration: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What `twophase calibrate` made of measured passes.")
-    ] = None,
+    calibration: CalibrationOption = None,
     seed: Annotated[str, typer.Option(help="Of arrivals and lengths.")] = "0",
     processes: Annotated[
         int | None, typer.Option(metavar="N", help="At work.", show_default="all cores")
@@ -104,7 +105,7 @@ def plan(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what -o holds.")] = False,
     html: Annotated[Path | None, typer.Option(metavar="PATH", help="Write the plan's page.")] = None,
     json: JsonOption = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Plain text on a terminal, too.")] = False,
+    plain: PlainOption = False,
 ) -> int:
     """The cheapest accelerators, parallelism, formats, engine options and replicas that keep an SLO.
 

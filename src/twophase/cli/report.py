@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from twophase.cli.needs import needs
-from twophase.cli.options import JsonOption, require_writable, write
+from twophase.cli.options import JsonOption, PlainOption, SloOption, require_writable, write
 from twophase.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,9 +22,7 @@ def report(
         list[Path], typer.Argument(metavar="DIR...", help="Folders that bench, or diagnose URL, wrote.")
     ],
     *,
-    slo: Annotated[
-        str | None, typer.Option(metavar="LIMITS", help="Goodput under ttft=500ms,tpot=30ms.")
-    ] = None,
+    slo: SloOption = None,
     definitions: Annotated[
         Literal["vllm", "guidellm", "aiperf", "sglang"] | None,
         typer.Option(help="Show the run by another meter's definitions, too."),
@@ -34,7 +32,7 @@ def report(
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="PATH", help="Write a run's page, too.")] = None,
     json: JsonOption = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Plain text on a terminal, too.")] = False,
+    plain: PlainOption = False,
     vllm_block: Annotated[
         bool, typer.Option("--vllm-block", help="Only the block that vllm bench serve prints.")
     ] = False,

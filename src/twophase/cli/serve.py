@@ -30,6 +30,14 @@ from twophase.cli.options import (
     threads_of,
 )
 from twophase.cli.progress import progress_bar
+from twophase.cli.serving_options import (
+    ContextLengthOption,
+    KvMemoryOption,
+    MaxSequencesOption,
+    MaxTokensOption,
+    PrefixCacheOption,
+    calibration_of,
+)
 from twophase.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,24 +72,11 @@ def serve(
     max_queue: Annotated[
         int, typer.Option(metavar="N", help="Sequences that may wait; beyond them, 429 at once.")
     ] = 512,
-    max_sequences: Annotated[
-        int | None,
-        typer.Option("--max-sequences", "--max-num-seqs", metavar="N", help="Sequences that run at once."),
-    ] = None,
-    max_tokens_per_pass: Annotated[
-        int | None,
-        typer.Option(
-            "--max-tokens-per-pass", "--max-num-batched-tokens", metavar="N", help="Budget of a pass."
-        ),
-    ] = None,
-    context_length: Annotated[
-        int | None,
-        typer.Option("--context-length", "--max-model-len", metavar="N", help="The longest sequence."),
-    ] = None,
+    max_sequences: MaxSequencesOption = None,
+    max_tokens_per_pass: MaxTokensOption = None,
+    context_length: ContextLengthOption = None,
     kv_blocks: Annotated[int | None, typer.Option(metavar="N", help="KV blocks of 16 tokens.")] = None,
-    kv_memory: Annotated[
-        str | None, typer.Option(metavar="BYTES", help="Size of the KV pool of a device: 2GiB.")
-    ] = None,
+    kv_memory: KvMemoryOption = None,
     policy: Annotated[
         str,
         typer.Option(
@@ -89,9 +84,7 @@ def serve(
             "or sglang does.",
         ),
     ] = "decode-first",
-    prefix_cache: Annotated[
-        bool, typer.Option("--prefix-cache/--no-prefix-cache", help="Find known beginnings again.")
-    ] = True,
+    prefix_cache: PrefixCacheOption = True,
     speculate: Annotated[
         str | None, typer.Option(metavar="HOW", help="Draft tokens: ngram:K, or draft:MODEL:K.")
     ] = None,
@@ -192,11 +185,6 @@ def serve(
 
                 if model is None:
                     raise InputError("--clock roofline: give a MODEL, such as llama-3.1-8b")
-                measured = None
-                if calibration is not None:
-                    from twophase.calibration.kept import read_calibration
-
-                    measured = read_calibration(calibration)
                 own = loaded(model, weights)
                 engine: OpenEngine = open_standin(
                     own,
@@ -208,7 +196,7 @@ def serve(
                         speed=speed,
                         tokenizer=tokenizer,
                         sizes=sizes,
-                        calibration=measured,
+                        calibration=calibration_of(calibration),
                     ),
                 )
             else:

@@ -10,6 +10,7 @@ import typer
 
 from twophase.cli.bench_options import from_user
 from twophase.cli.deployment import (
+    DescribedModel,
     DpOption,
     EpOption,
     GpuOption,
@@ -22,8 +23,28 @@ from twophase.cli.deployment import (
 )
 from twophase.cli.engine import compiling_shown
 from twophase.cli.fit import bytes_of
-from twophase.cli.options import JsonOption, require_writable, write
+from twophase.cli.load_options import (
+    ArrivalsOption,
+    BurstinessOption,
+    OutputTokensOption,
+    PrefixesOption,
+    PrefixTokensOption,
+    PromptTokensOption,
+    SkipBadOption,
+    SpeedupOption,
+    TurnsOption,
+)
+from twophase.cli.options import JsonOption, PlainOption, SloOption, require_writable, write
 from twophase.cli.progress import progress_bar
+from twophase.cli.serving_options import (
+    AcceptanceOption,
+    CalibrationOption,
+    KvMemoryOption,
+    PrefixCacheOption,
+    PresetOption,
+    RouterOption,
+    calibration_of,
+)
 from twophase.cli.simulate_options import group_of, require_sound, split_of, workload_of
 
 if TYPE_CHECKING:
@@ -35,9 +56,7 @@ if TYPE_CHECKING:
 
 def simulate(
     context: typer.Context,
-    model: Annotated[
-        str, typer.Argument(help="A catalogue name, a config.json or its directory, a GGUF file.")
-    ],
+    model: DescribedModel,
     *,
     gpu: GpuOption = "h100-sxm",
     hardware: HardwareOption = None,
@@ -56,24 +75,18 @@ def simulate(
             help="Replay arrivals: Azure, BurstGPT, Mooncake, ServeGen's folder, a table, a run of ours.",
         ),
     ] = None,
-    speedup: Annotated[float, typer.Option(metavar="FACTOR", help="Replay a trace so much faster.")] = 1.0,
+    speedup: SpeedupOption = 1.0,
     spread_arrivals: Annotated[
         bool, typer.Option("--spread-arrivals", help="Where a trace's times come in steps, spread them.")
     ] = False,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave out a trace's malformed lines, and count them.")
-    ] = False,
+    skip_bad: SkipBadOption = False,
     rate: Annotated[float | None, typer.Option(metavar="R", help="Requests per second.")] = None,
     concurrency: Annotated[
         int | None,
         typer.Option(metavar="N", help="So many clients, each asks again when it was answered."),
     ] = None,
-    arrivals: Annotated[
-        Literal["poisson", "constant", "gamma"], typer.Option(help="How requests of a rate come.")
-    ] = "poisson",
-    burstiness: Annotated[
-        float, typer.Option(metavar="B", help="Of gamma arrivals: below 1 bursts, above 1 evens out.")
-    ] = 1.0,
+    arrivals: ArrivalsOption = "poisson",
+    burstiness: BurstinessOption = 1.0,
     ramp: Annotated[
         float, typer.Option(metavar="SECONDS", help="Over which the rate grows from nothing.")
     ] = 0.0,
@@ -81,19 +94,15 @@ def simulate(
         int | None, typer.Option(metavar="N", help="How many.", show_default="1000, or all of a trace")
     ] = None,
     duration: Annotated[float | None, typer.Option(metavar="SECONDS", help="No request comes later.")] = None,
-    prompt_tokens: Annotated[
-        str, typer.Option(metavar="LENGTH", help="512, normal:512,64, lognormal:512,0.5, uniform:128,1024.")
-    ] = "512",
-    output_tokens: Annotated[str, typer.Option(metavar="LENGTH", help="In the same forms.")] = "128",
+    prompt_tokens: PromptTokensOption = "512",
+    output_tokens: OutputTokensOption = "128",
     lengths: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw prompts and outputs together from a trace's rows."),
     ] = None,
-    prefix_tokens: Annotated[
-        int, typer.Option(metavar="N", help="A prefix that prompts share, in front of their own tokens.")
-    ] = 0,
-    prefixes: Annotated[int, typer.Option(metavar="K", help="How many different ones.")] = 1,
-    turns: Annotated[int, typer.Option(metavar="N", help="Turns of each conversation.")] = 1,
+    prefix_tokens: PrefixTokensOption = 0,
+    prefixes: PrefixesOption = 1,
+    turns: TurnsOption = 1,
     think: Annotated[
         float, typer.Option(metavar="SECONDS", help="From an answer's end to the next turn.")
     ] = 0.0,
@@ -104,9 +113,7 @@ def simulate(
             show_default="the preset's",
         ),
     ] = None,
-    preset: Annotated[
-        str, typer.Option(help="Whose rules and defaults: vllm, sglang, ours, static, prefill-first.")
-    ] = "vllm",
+    preset: PresetOption = "vllm",
     max_sequences: Annotated[
         int | None,
         typer.Option(
@@ -138,20 +145,12 @@ def simulate(
     kv_blocks: Annotated[
         int | None, typer.Option(metavar="N", help="KV blocks.", show_default="as fit counts them")
     ] = None,
-    kv_memory: Annotated[
-        str | None, typer.Option(metavar="BYTES", help="Size of the KV pool of a device: 2GiB.")
-    ] = None,
-    prefix_cache: Annotated[
-        bool, typer.Option("--prefix-cache/--no-prefix-cache", help="Find known beginnings again.")
-    ] = True,
+    kv_memory: KvMemoryOption = None,
+    prefix_cache: PrefixCacheOption = True,
     speculate: Annotated[int, typer.Option(metavar="K", help="Drafts that each decode pass verifies.")] = 0,
-    acceptance: Annotated[
-        float, typer.Option(metavar="A", help="Chance of a draft, where those before it were accepted.")
-    ] = 0.7,
+    acceptance: AcceptanceOption = 0.7,
     replicas: Annotated[int, typer.Option(metavar="N", help="Engines behind a router.")] = 1,
-    router: Annotated[
-        str, typer.Option(help="round-robin, least-loaded, prefix-aware, power-of-two.")
-    ] = "round-robin",
+    router: RouterOption = "round-robin",
     pool: Annotated[
         list[str] | None,
         typer.Option(
@@ -185,12 +184,8 @@ def simulate(
             show_default="served where it was fitted, else curves",
         ),
     ] = None,
-    calibration: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What `twophase calibrate` made of measured passes.")
-    ] = None,
-    slo: Annotated[
-        str | None, typer.Option(metavar="LIMITS", help="Goodput under ttft=500ms,tpot=30ms.")
-    ] = None,
+    calibration: CalibrationOption = None,
+    slo: SloOption = None,
     max_time: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Stop at this moment of simulated time.")
     ] = None,
@@ -200,7 +195,7 @@ def simulate(
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="PATH", help="Write the run's page.")] = None,
     json: JsonOption = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Plain text on a terminal, too.")] = False,
+    plain: PlainOption = False,
 ) -> int:
     """Serve a workload in simulated time: the engine's scheduler, on a clock made of arithmetic.
 
@@ -306,19 +301,13 @@ def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, in
         )
 
 
-def calibration_of(path: Path | None) -> Any:
-    if path is None:
-        return None
-    from twophase.calibration.kept import read_calibration
-
-    return read_calibration(path)
-
-
 def number_of(seed: str) -> int:
     """Of a seed in letters."""
     from hashlib import blake2b
 
-    return int(seed) if seed.isdigit() and len(seed) < 10 else blake2b(seed.encode()).digest()[0]
+    if seed.isdecimal() and len(seed) < 10:
+        return int(seed)
+    return int.from_bytes(blake2b(seed.encode(), digest_size=4).digest())
 
 
 def show(own: "Simulation", *, json: bool, plain: bool) -> None:
