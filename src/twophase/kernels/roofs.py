@@ -7,7 +7,19 @@ from llvmlite import ir
 from numba import types
 
 from twophase.kernels.compiling import intrinsic, kernel
-from twophase.kernels.lanes import I8, I32, I32S, I64, LANES, array_address, call, constant, integers
+from twophase.kernels.lanes import (
+    FIRST_LEVEL,
+    I8,
+    I32,
+    I32S,
+    I64,
+    LANES,
+    array_address,
+    call,
+    constant,
+    integers,
+    prefetch_line,
+)
 from twophase.kernels.operands import BF16S, REGISTERS, REGISTERS_A_VECTOR, Operands
 from twophase.kernels.threads import share_out
 from twophase.kernels.tile import PANELS, max_rows, tile
@@ -37,7 +49,7 @@ def read(typingctx, array, first, last, ahead):  # type: ignore[no-untyped-def]
         for step, total in enumerate(sums):
             address = b.gep(base, [b.add(b.mul(i, I64(LINE * STEP)), I64(LINE * step))], source_etype=I8)
             far = b.gep(address, [ahead_], source_etype=I8)
-            call(b, "llvm.prefetch.p0", far, I32(0), I32(3), I32(1), returns=ir.VoidType())
+            prefetch_line(b, far, FIRST_LEVEL)
             new.append(b.or_(total, b.load(address, typ=I32S, align=4)))
         following = b.add(i, I64(1))
         b.branch(head)
