@@ -190,5 +190,5 @@ def _drafts(point: Point, source: str) -> str:
         return "perhaps" if not workers_of(point, "decode") else ""
     version = point.unknown.get("backend_version", "")
     dated = re.search(r"measured=(\d+)", source)
-    late = version == "1.1.0rc2.post2" and bool(dated) and int(dated[1]) >= 2026 if dated else False
+    late = version == "1.1.0rc2.post2" and dated is not None and int(dated[1]) >= 2026
     return "known" if point.engine == "trtllm" and (version == "1.2.0rc6.post3" or late) else ""
