@@ -45,6 +45,12 @@ def test_the_cheapest_wins(answered: tuple[Path, dict[str, Any]]) -> None:
         (e2e for _, e2e in front), reverse=True
     )
     assert front[0][0] == winner["usd_per_hour"]
+    clocks = {
+        gpu: (each["provenance"], each["extrapolated"], bool(each["source"]))
+        for gpu, each in found["clocks"].items()
+    }
+    assert clocks == {"h100-sxm": ("served", False, True), "a100-80gb": ("curves", False, True)}
+    assert not any("extrapolated" in each for each in found["notes"])
     (command,) = found["launch"]["vllm"]
     assert command.startswith("vllm serve llama-3.1-8b --max-model-len 1024 --max-num-batched-tokens 2048")
 
@@ -62,6 +68,22 @@ def test_the_page_needs_nothing_else(answered: tuple[Path, dict[str, Any]]) -> N
     text = (answered[0].parent / "plan.html").read_text()
     assert "a100-80gb" in text and "<svg" in text
     assert "http://" not in text.replace("http://www.w3.org", "") and "<script src" not in text
+
+
+def test_a_winner_that_nobody_measured_is_said() -> None:
+    devices = ("--gpus", "mi300x,mi325x", "--price", "mi325x=9", "--no-split")
+    done = plan(*QUICK, *devices, "--plain")
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "the winner's pass times are extrapolated: measure some on mi300x before buying" in said
+    assert "pass times of mi325x are extrapolated" in said
+    found = json.loads(plan(*QUICK, *devices, "--json").stdout)
+    assert found["winner"]["gpu"] == "mi300x"
+    assert {gpu: each["extrapolated"] for gpu, each in found["clocks"].items()} == {
+        "mi300x": True,
+        "mi325x": True,
+    }
+    assert "pass times are extrapolated" in found["notes"][0]
 
 
 def test_cheapest_single_gpu_that_meets_both_limits() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from twophase.advise.changes import Now
 from twophase.advise.diagnosis import Phase
 from twophase.advise.point import Work
+from twophase.advise.setup import REACHABLE
 from twophase.units import count, duration, percent, significant
 
 OF_WEIGHTS = ("int8-weights", "int4-weights")
@@ -117,8 +118,8 @@ def reached(phase: Phase) -> Callable[[Now, Now], str]:
         what = "a prompt" if phase == "prefill" else a_pass(now)
         tail = f", {percent(work.attention)} of whose FLOPs are attention's" if phase == "prefill" else ""
         return (
-            f"{what} takes {duration(work.seconds)}{tail}; at 90% of its floor's speed it would take "
-            f"{duration(floor / 0.9)}; {takes(now, phase)}"
+            f"{what} takes {duration(work.seconds)}{tail}; at {percent(REACHABLE)} of its floor's speed "
+            f"it would take {duration(floor / REACHABLE)}; {takes(now, phase)}"
         )
 
     return said

@@ -1,15 +1,17 @@
 """A plan: what to buy, what else was near, why it lost, and how far the answer can be trusted to hold."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from twophase.calibration.estimate import Estimate
 from twophase.plan.candidate import Candidate, usd_per_hour
 from twophase.plan.ledger import Ledger
 from twophase.plan.predicting import promising
 from twophase.plan.question import Question
 from twophase.plan.search import Best, Looked, Show, cheapest, look
+from twophase.plan.setups import Setups
 from twophase.plan.trial import Trial
 from twophase.plan.workers import Try, Work
 from twophase.workload.workload import Workload
@@ -62,6 +64,7 @@ class Answer:
     front: tuple[Best, ...]  # cheapest first: none dominates another in cost and E2E
     changes: tuple[Change, ...]
     simulated: int
+    clocks: Mapping[str, Estimate]  # pass times, of one layout of each accelerator that bounds left
 
 
 def answer(question: Question, work: Work, ledger: Ledger, show: Show) -> Answer:
@@ -90,7 +93,17 @@ def answer(question: Question, work: Work, ledger: Ledger, show: Show) -> Answer
         front=tuple(front(question, ledger)),
         changes=changes,
         simulated=len(ledger.trials),
+        clocks=clocks_of(question, looked),
     )
+
+
+def clocks_of(question: Question, looked: Looked) -> dict[str, Estimate]:
+    """What pass times are made of depends on the accelerator alone: any of its layouts tells it."""
+    setups = Setups(question)
+    return {
+        gpu: setups.estimate(at)
+        for gpu, at in {each.serving.layout.gpu: each.serving.layout for each in looked.configs}.items()
+    }
 
 
 def rivals_of(question: Question, looked: Looked, ledger: Ledger, best: Best, show: Show) -> Iterable[Rival]:

@@ -8,6 +8,7 @@ from twophase.advise.advising import Advising, Lever
 from twophase.advise.diagnosis import Phase
 from twophase.advise.figures import Figures
 from twophase.advise.point import Work
+from twophase.calibration.estimate import Estimate
 
 Json = dict[str, Any]
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
@@ -18,8 +19,7 @@ def to_json(own: Advising) -> str:
 
 
 def document(own: Advising) -> Json:
-    setup, estimate = own.setup, own.pool.estimate
-    low, high = estimate.interval
+    setup = own.setup
     return {
         "model": setup.model.spec.name,
         "gpu": setup.accelerator.name,
@@ -32,12 +32,7 @@ def document(own: Advising) -> Json:
         "aim": own.aim,
         "slo": {f"{metric}_s": seconds for metric, seconds in own.slo} or None,
         "load": load(own),
-        "clock": {
-            "provenance": estimate.provenance,
-            "pass_interval": [low, finite(high)],
-            "extrapolated": estimate.extrapolated,
-            "source": estimate.source,
-        },
+        "clock": clock(own.pool.estimate),
         "kv_tokens": own.pool.limits.blocks * own.pool.limits.block_size * own.pool.count,
         "max_concurrency": own.seats,
         "before": figures(own.before),
@@ -54,6 +49,16 @@ def document(own: Advising) -> Json:
         "context_tokens": own.point.context,
         "levers": [lever(each) for each in own.levers],
         "notes": list(own.notes),
+    }
+
+
+def clock(own: Estimate) -> Json:
+    low, high = own.interval
+    return {
+        "provenance": own.provenance,
+        "pass_interval": [low, finite(high)],
+        "extrapolated": own.extrapolated,
+        "source": own.source,
     }
 
 

@@ -25,7 +25,8 @@ NAMES: dict[Aim, str] = {
 FORMULAS = (
     "gains: TTFT, ITL and cost before / after, throughput and goodput after / before; below 1 is worse",
     "throughput, cost: at the most, where all come at once, or of so many clients; TTFT, ITL: at the load",
-    "goodput: requests/s up to which 90% of them meet the limits; of so many clients, those that do",
+    f"goodput: requests/s up to which {percent(GOOD)} of them meet the limits; of so many clients, "
+    "those that do",
     "low..high: four in five; a change of kernels carries the errors of both, others the chance of arrivals",
 )
 

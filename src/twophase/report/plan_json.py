@@ -10,7 +10,8 @@ from twophase.plan.commands import launch
 from twophase.plan.search import Best
 from twophase.plan.slo import Kept
 from twophase.plan.trial import Trial
-from twophase.report.plan_rows import why_lost
+from twophase.report.advice_json import clock
+from twophase.report.plan_rows import notes, why_lost
 
 Json = dict[str, Any]
 
@@ -68,6 +69,8 @@ def document(own: Answer, name: str, model: str) -> Json:
             }
             for each in own.changes
         ],
+        "clocks": {gpu: clock(each) for gpu, each in own.clocks.items()},
+        "notes": notes(own),
         "launch": launch(asked, own.best.candidate, model) if own.best else None,
     }
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from math import isfinite
 
-from twophase.plan.answer import Answer, Change, Near
+from twophase.plan.answer import DEARER, MORE, TRIALS, Answer, Change, Near
 from twophase.plan.candidate import Candidate, Kind
 from twophase.plan.search import Best
 from twophase.plan.slo import Slo
@@ -100,16 +100,13 @@ def rival_rows(own: Answer) -> Iterable[tuple[str, str, str]]:
     for each in own.rivals:
         name = f"{each.gpu}, {'prefill and decode apart' if each.split else 'whole'}"
         if each.best is None:
-            yield name, "-", f"none found up to {DEARER_WORDS}"
+            yield name, "-", f"none found up to {DEARER:g} times the winner's cost, in {TRIALS} simulations"
         elif own.best is not None and each.best.candidate == own.best.candidate:
             yield name, f"${significant(each.best.usd_per_hour)}/h", f"wins: {short(each.best.candidate)}"
         else:
             dearer = each.best.usd_per_hour / own.best.usd_per_hour - 1 if own.best else 0.0
             said = f"{percent(dearer)} dearer" if dearer > 0 else "as dear, uses up more of its limits"
             yield name, f"${significant(each.best.usd_per_hour)}/h", f"{said}: {short(each.best.candidate)}"
-
-
-DEARER_WORDS = "1.5 times the winner's cost"
 
 
 def near_rows(own: Answer, most: int) -> Iterable[tuple[str, str, str]]:
@@ -151,7 +148,7 @@ def bears(own: Change) -> str:
     if own.meets:
         return "keeps the SLO"
     if own.needed is None:
-        return "breaks it, with 8 replicas more, too"
+        return f"breaks it, with {MORE} replicas more, too"
     return f"breaks it; {short(own.needed)} keep it"
 
 
@@ -169,8 +166,22 @@ def counted(own: Answer) -> str:
     )
 
 
+def guessed(own: Answer) -> Iterable[str]:
+    """Accelerators whose pass times come from what was measured elsewhere, the winner's first."""
+    names = [gpu for gpu, clock in own.clocks.items() if clock.extrapolated]
+    if own.best is not None and own.best.candidate.gpu in names:
+        name = own.best.candidate.gpu
+        yield (
+            f"the winner's pass times are extrapolated: measure some on {name} before buying "
+            "(`twophase calibrate`)"
+        )
+        names.remove(name)
+    if names:
+        yield f"pass times of {', '.join(names)} are extrapolated"
+
+
 def notes(own: Answer) -> list[str]:
-    found = list(own.question.workload.notes)
+    found = [*guessed(own), *own.question.workload.notes]
     prices = ", ".join(f"{name} ${significant(usd)}" for name, usd in own.question.prices.items())
     dates = {each.price_date for each in own.question.accelerators.values() if each.price_date}
     found.append(f"prices an hour, on demand, indicative ({', '.join(sorted(dates)) or 'given'}): {prices}")
