@@ -47,8 +47,7 @@ def random_load(seed: int, count: int = 60, turns: int = 1) -> Workload:
     )
 
 
-def small(policy: str = "decode-first") -> Limits:
-    del policy
+def small() -> Limits:
     return Limits(blocks=40, context_length=150, max_sequences=6, max_tokens=24, block_size=4)
 
 

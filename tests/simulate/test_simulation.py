@@ -24,7 +24,7 @@ from twophase.simulate.books import (
 )
 from twophase.simulate.checks import check_balance
 from twophase.simulate.driven import simulate_with
-from twophase.simulate.replica import DONE, advance, free_blocks, let_go, outstanding_tokens, submit
+from twophase.simulate.replica import DONE, advance, let_go, submit
 from twophase.simulate.setting_up import new_replica, requests_of
 from twophase.simulate.simulation import simulate_replica
 
@@ -120,19 +120,17 @@ def test_kv_that_another_replica_computed() -> None:
     first = new_replica(LIMITS, "decode-first", requests, pass_times(150, 4))
     assert submit(first, 0, 0.0) == DONE and advance(first, 60.0) == DONE
     assert first.records.moments[0, FINISHED_S] == pytest.approx(prompt_s(40))
-    assert free_blocks(first) == 50 - 10
+    assert first.state.counts[N_FREE] == 50 - 10
     check_balance([first])
     let_go(first, 0, 60.0)
-    assert free_blocks(first) == 50
+    assert first.state.counts[N_FREE] == 50
 
     later = requests_of([0.0], [41], [5], kv_given=40)
     second = new_replica(LIMITS, "decode-first", later, pass_times(150, 4))
     assert submit(second, 0, 60.0) == DONE
-    assert outstanding_tokens(second) == 46
     assert advance(second, np.inf) == DONE
     lasted = second.records.moments[0, FINISHED_S] - 60.0
     assert lasted == pytest.approx(sum(decode_s(40 + i) for i in range(5)), rel=1e-9)
-    assert outstanding_tokens(second) == 0
 
 
 def test_more_requests_than_there_is_room_for_at_first() -> None:

@@ -4,7 +4,7 @@ A tuple of replicas would be another type for each number of them, and compiled 
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,8 @@ from twophase.cost.pass_times import PassTimes
 from twophase.scheduler.state import N_RUNNING, N_WAITING, State
 from twophase.simulate.books import Floats, Ints, Passes, Records, Replica, Requests
 from twophase.simulate.cluster_books import BEGIN, HEIGHT, WIDTH, Cluster
+
+T = TypeVar("T", np.int64, np.float64)
 
 
 class Arena(NamedTuple):
@@ -50,26 +52,15 @@ def arrays_of(replica: Replica) -> list[NDArray[Any]]:
     return found
 
 
-def ints_at(cluster: Cluster, i: int, field: int) -> Ints:
-    own = cluster.where[i, field]
-    return cluster.ints[own[BEGIN] : own[BEGIN] + own[HEIGHT]]
+def flat(values: NDArray[T], place: Ints) -> NDArray[T]:
+    """The array of one dimension that lies there."""
+    return values[place[BEGIN] : place[BEGIN] + place[HEIGHT]]
 
 
-def floats_at(cluster: Cluster, i: int, field: int) -> Floats:
-    own = cluster.where[i, field]
-    return cluster.floats[own[BEGIN] : own[BEGIN] + own[HEIGHT]]
-
-
-def int_rows_at(cluster: Cluster, i: int, field: int) -> Ints:
-    own = cluster.where[i, field]
-    size = own[HEIGHT] * own[WIDTH]
-    return cluster.ints[own[BEGIN] : own[BEGIN] + size].reshape((own[HEIGHT], own[WIDTH]))
-
-
-def float_rows_at(cluster: Cluster, i: int, field: int) -> Floats:
-    own = cluster.where[i, field]
-    size = own[HEIGHT] * own[WIDTH]
-    return cluster.floats[own[BEGIN] : own[BEGIN] + size].reshape((own[HEIGHT], own[WIDTH]))
+def grid(values: NDArray[T], place: Ints) -> NDArray[T]:
+    """Of two."""
+    size = place[HEIGHT] * place[WIDTH]
+    return values[place[BEGIN] : place[BEGIN] + size].reshape((place[HEIGHT], place[WIDTH]))
 
 
 # fields that are read alone; see `replica_at`
@@ -78,60 +69,61 @@ STATE_COUNTS, CLOCK, COUNTS = 6, 30, 31
 
 def counts_at(cluster: Cluster, i: int) -> Ints:
     """Its Replica.counts: cheaper than all of it."""
-    return ints_at(cluster, i, COUNTS)
+    return flat(cluster.ints, cluster.where[i, COUNTS])
 
 
 def clock_at(cluster: Cluster, i: int) -> Floats:
     """Its Replica.clock."""
-    return floats_at(cluster, i, CLOCK)
+    return flat(cluster.floats, cluster.where[i, CLOCK])
 
 
 def has_work_at(cluster: Cluster, i: int) -> bool:
     """Someone runs or waits."""
-    counts = ints_at(cluster, i, STATE_COUNTS)
+    counts = flat(cluster.ints, cluster.where[i, STATE_COUNTS])
     return bool(counts[N_RUNNING] + counts[N_WAITING] > 0)
 
 
 def replica_at(cluster: Cluster, i: int) -> Replica:
     """Its arrays where they lie."""
+    ints, floats, at = cluster.ints, cluster.floats, cluster.where[i]
     return Replica(
         State(
-            int_rows_at(cluster, i, 0),
-            int_rows_at(cluster, i, 1),
-            int_rows_at(cluster, i, 2),
-            int_rows_at(cluster, i, 3),
-            int_rows_at(cluster, i, 4),
-            ints_at(cluster, i, 5),
-            ints_at(cluster, i, 6),
-            ints_at(cluster, i, 7),
+            grid(ints, at[0]),
+            grid(ints, at[1]),
+            grid(ints, at[2]),
+            grid(ints, at[3]),
+            grid(ints, at[4]),
+            flat(ints, at[5]),
+            flat(ints, at[6]),
+            flat(ints, at[7]),
         ),
         Requests(
-            floats_at(cluster, i, 8),
-            int_rows_at(cluster, i, 9),
-            floats_at(cluster, i, 10),
-            ints_at(cluster, i, 11),
+            flat(floats, at[8]),
+            grid(ints, at[9]),
+            flat(floats, at[10]),
+            flat(ints, at[11]),
         ),
-        Records(float_rows_at(cluster, i, 12), int_rows_at(cluster, i, 13)),
+        Records(grid(floats, at[12]), grid(ints, at[13])),
         PassTimes(
-            floats_at(cluster, i, 14),
-            floats_at(cluster, i, 15),
-            floats_at(cluster, i, 16),
-            float_rows_at(cluster, i, 17),
-            floats_at(cluster, i, 18),
-            floats_at(cluster, i, 19),
-            floats_at(cluster, i, 20),
-            floats_at(cluster, i, 21),
-            floats_at(cluster, i, 22),
+            flat(floats, at[14]),
+            flat(floats, at[15]),
+            flat(floats, at[16]),
+            grid(floats, at[17]),
+            flat(floats, at[18]),
+            flat(floats, at[19]),
+            flat(floats, at[20]),
+            flat(floats, at[21]),
+            flat(floats, at[22]),
         ),
         Passes(
-            float_rows_at(cluster, i, 23),
-            int_rows_at(cluster, i, 24),
-            float_rows_at(cluster, i, 25),
-            int_rows_at(cluster, i, 26),
+            grid(floats, at[23]),
+            grid(ints, at[24]),
+            grid(floats, at[25]),
+            grid(ints, at[26]),
         ),
-        int_rows_at(cluster, i, 27),
-        floats_at(cluster, i, 28),
-        int_rows_at(cluster, i, 29),
-        floats_at(cluster, i, 30),
-        ints_at(cluster, i, 31),
+        grid(ints, at[27]),
+        flat(floats, at[28]),
+        grid(ints, at[29]),
+        flat(floats, at[30]),
+        flat(ints, at[31]),
     )

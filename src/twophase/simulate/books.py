@@ -96,8 +96,6 @@ NOW, ENDS_S, BUSY_S, TOTAL_FLOPS, TOTAL_BYTES = range(5)
     N_VACANT,
     N_LEAVING,
     N_OUTSTANDING,
-    PROMPT_OWED,  # prompt tokens of those without a first token
-    OUTPUT_OWED,  # output tokens still to come
     N_TOKENS,  # produced
     N_PASSES,
     N_ROWS,  # of Passes in use
@@ -108,7 +106,7 @@ NOW, ENDS_S, BUSY_S, TOTAL_FLOPS, TOTAL_BYTES = range(5)
     SEED,
     N_FINISHED,
     SPECULATES,  # 1: some request has drafts
-) = range(17)
+) = range(15)
 # rows of Replica.spans
 SLOT, SPAN_ROWS, SPAN_CONTEXT, END, KEPT, NEXT_DRAFTS, ENDED = range(7)
 # columns of Replica.slots

@@ -61,12 +61,9 @@ from twophase.simulate.books import (
     NEXT_DRAFTS,
     NOW,
     OUTCOME,
-    OUTPUT_OWED,
     PASS_NUMBER,
     PASSES,
     PRODUCED,
-    PROMPT,
-    PROMPT_OWED,
     PROMPT_ROWS,
     PROMPTS,
     REQUEST,
@@ -183,7 +180,6 @@ def start_pass(replica: Replica, spans: int, until_s: float) -> bool:
             seconds = total_seconds(seconds, growth_s, passes)
             flops = total_seconds(flops, more_flops, passes)
             bytes_ = total_seconds(bytes_, more_bytes, passes)
-            counts[OUTPUT_OWED] -= spans * (passes - 1)
             counts[N_TOKENS] += spans * (passes - 1)
             if seconds < ROUNDING * floor_seconds(replica.times, flops, bytes_):
                 return False
@@ -277,14 +273,12 @@ def end_pass(replica: Replica) -> None:
             if request[OUTPUT] == 0:
                 row = replica.slots[slot, REQUEST]
                 replica.records.moments[row, FIRST_TOKEN_S] = now
-                counts[PROMPT_OWED] -= replica.requests.counts[row, PROMPT]
             replica.last_s[slot] = now
             if request[OUTPUT] + kept >= request[MAX_OUTPUT]:
                 span[ENDED, done] = slot
                 done += 1
         span[KEPT, i] = kept
         tokens += kept
-    counts[OUTPUT_OWED] -= tokens
     counts[N_TOKENS] += tokens
     take_in_pass(state, span[SLOT][:spans], span[END][:spans], span[KEPT][:spans], span[NEXT_DRAFTS][:spans])
     if done > 0:

@@ -24,7 +24,6 @@ from twophase.scheduler.state import (
     LEAVING,
     LEFT,
     MAX_OUTPUT,
-    N_FREE,
     N_RUNNING,
     N_WAITING,
     OUTPUT,
@@ -50,13 +49,11 @@ from twophase.simulate.books import (
     N_VACANT,
     NOW,
     OUTCOME,
-    OUTPUT_OWED,
     OUTPUT_TOKENS,
     OUTSTANDING,
     POLICY,
     PRIORITY_CLASS,
     PROMPT,
-    PROMPT_OWED,
     REFUSAL,
     REJECTED,
     REQUEST,
@@ -140,8 +137,6 @@ def submit(replica: Replica, request: int, moment: float) -> int:
     row[KEY_COUNT] = min(row[KEY_ROOM], own[PROMPT] // state.settings[BLOCK_SIZE])
     counts[N_SUBMITTED] += 1
     counts[N_OUTSTANDING] += 1
-    counts[PROMPT_OWED] += own[PROMPT]
-    counts[OUTPUT_OWED] += own[OUTPUT_TOKENS]
     record[OUTCOME] = OUTSTANDING
     enqueue(state, slot)
     return DONE
@@ -159,33 +154,6 @@ def let_go(replica: Replica, request: int, moment: float) -> None:
             counts[N_VACANT] += 1
             counts[N_LEAVING] -= 1
             return
-
-
-def ready_s(replica: Replica) -> float:
-    """When the pass in flight ends, else the time up to which the replica came."""
-    return float(replica.clock[ENDS_S] if replica.counts[IN_FLIGHT] > 0 else replica.clock[NOW])
-
-
-def waiting(replica: Replica) -> int:
-    return int(replica.state.counts[N_WAITING])
-
-
-def running(replica: Replica) -> int:
-    return int(replica.state.counts[N_RUNNING])
-
-
-def outstanding(replica: Replica) -> int:
-    """Requests that were submitted and are not done."""
-    return int(replica.counts[N_OUTSTANDING])
-
-
-def outstanding_tokens(replica: Replica) -> int:
-    """Prompt tokens of those without a first token, and all output tokens still to come."""
-    return int(replica.counts[PROMPT_OWED] + replica.counts[OUTPUT_OWED])
-
-
-def free_blocks(replica: Replica) -> int:
-    return int(replica.state.counts[N_FREE])
 
 
 def cached_blocks(replica: Replica, request: int) -> int:

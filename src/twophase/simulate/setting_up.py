@@ -113,7 +113,7 @@ def new_replica(
         )
     seats = limits.max_sequences
     state = new_state(limits, slots, ageing)._replace(arena=requests.keys)
-    counts, clock = np.zeros(17, np.int64), np.zeros(5)
+    counts, clock = np.zeros(15, np.int64), np.zeros(5)
     counts[[N_VACANT, POLICY, CLOSED_FORM, SEED]] = slots, NUMBERS[policy], closed_form, seed
     counts[SPECULATES] = bool(np.any(requests.counts[:, DRAFT_TOKENS] > 0))
     stack = np.zeros((slots, 2), np.int64)
