@@ -34,7 +34,7 @@ def test_words_are_filled_in(lever: str) -> None:
 
 def test_a_flag_by_hand() -> None:
     filled = known_levers()["speculation"].filled({"drafts": 5})
-    assert filled.flags["ours"] == "--speculate 5"
+    assert filled.flags["ours"] == "--speculate ngram:5"  # what `serve --speculate` reads
     assert '{"method": "ngram", "num_speculative_tokens": 5}' in filled.flags["vllm"]
     assert known_levers()["more-tp"].filled({"tp": 4, "factor": 2.0}).price["money"] == "2 times the devices"
 

@@ -47,9 +47,12 @@ def fewer_flops(now: Now, after: Now) -> str:
 
 def eight_bits(now: Now, after: Now) -> str:
     decode = now.point.decode
-    said = f"a prompt is {sides(now.point.prefill)}, and multiplies twice as fast"
-    if "fp8" not in now.setup.accelerator.flops:
-        said = "weights take half the bytes, and are widened to 16 bits to be multiplied"
+    flops = now.setup.accelerator.flops
+    said = "weights take half the bytes, and are widened to 16 bits to be multiplied"
+    if "fp8" in flops:
+        times = flops["fp8"] / flops["bf16"] if "bf16" in flops else 1.0
+        faster = f"multiplies {times:.3g} times as fast" if times > 1 else "multiplies no faster in 8 bits"
+        said = f"a prompt is {sides(now.point.prefill)}, and {faster}"
     if decode.memory_s > decode.compute_s:
         said += (
             f"; {a_pass(now)} gains by half the weight bytes alone ({percent(decode.weight_share)} of all)"

@@ -13,7 +13,7 @@ def polars() -> ModuleType:
         import polars as module
     except ModuleNotFoundError:
         raise InputError(
-            "tables of requests need polars: install the extra meter (pip install 'twophase[meter]')"
+            "tables of requests need polars: install the extra meter (pip install '.[meter]' in a clone)"
         ) from None
     return module
 

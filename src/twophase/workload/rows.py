@@ -67,7 +67,7 @@ def parquet_rows(path: Path, most: int | None) -> Rows:
         import polars
     except ModuleNotFoundError:
         raise InputError(
-            f"{path}: Parquet needs polars: install the extra meter (pip install 'twophase[meter]')"
+            f"{path}: Parquet needs polars: install the extra meter (pip install '.[meter]' in a clone)"
         ) from None
     if not path.is_file():
         raise InputError(f"{path} is not there")
