@@ -59,7 +59,7 @@ def ours(trace: Path, count: int, rate: float, keyed: bool) -> dict[str, float]:
     limits = Limits(blocks=BLOCKS, context_length=2 * LONGEST, max_sequences=SEQUENCES, max_tokens=BUDGET)
     arrival_s, prompt, output = workload(trace, count, rate)
     offsets = np.concatenate([[0], np.cumsum(prompt // 16)]) if keyed else None
-    keys = np.random.Generator(np.random.PCG64(1)).integers(0, 1 << 62, offsets[-1]) if keyed else ()
+    keys = np.arange(offsets[-1]) if keyed else ()  # numbered as those of a trace are
     requests = requests_of(arrival_s, prompt, output, keys=keys, key_offsets=offsets)
     first = time.perf_counter()
     simulate_replica(requests_of(arrival_s[:9], prompt[:9], output[:9]), limits, times)

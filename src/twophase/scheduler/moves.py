@@ -303,19 +303,25 @@ def fill_pass(state: State) -> int:
     return spans
 
 
-def advance(state: State, slots: Ints, ends: Ints, kept: Ints, drafts: Ints) -> None:
-    """A pass computed the tokens before `ends` and kept `kept` new ones, one entry a span.
+def take_in(state: State, slot: int, end: int, kept: int, drafts: int) -> None:
+    """A pass computed its tokens before `end` and kept `kept` new ones; `drafts` are verified next.
 
     The newest token's KV is never there yet, nor that of drafts that were not accepted.
     """
+    request = state.slots[slot]
+    request[KNOWN] += kept
+    request[OUTPUT] += kept
+    request[COMPUTED] = min(end, request[KNOWN] - 1)
+    if request[DRAFTS] != drafts:
+        state.counts[N_DRAFTS] += drafts - request[DRAFTS]
+        request[DRAFTS] = drafts
+    name_blocks(state, slot, request[COMPUTED])
+
+
+def advance(state: State, slots: Ints, ends: Ints, kept: Ints, drafts: Ints) -> None:
+    """What a pass gave is taken in, one entry a span."""
     for i in range(len(slots)):
-        request = state.slots[slots[i]]
-        request[KNOWN] += kept[i]
-        request[OUTPUT] += kept[i]
-        request[COMPUTED] = min(ends[i], request[KNOWN] - 1)
-        state.counts[N_DRAFTS] += drafts[i] - request[DRAFTS]
-        request[DRAFTS] = drafts[i]
-        name_blocks(state, slots[i], request[COMPUTED])
+        take_in(state, slots[i], ends[i], kept[i], drafts[i])
 
 
 def dismiss(state: State, slots: Ints) -> None:

@@ -39,8 +39,10 @@ def unlink(state: State, block: int) -> None:
 
 
 def bucket_of(state: State, key: int) -> int:
-    """A key's own place. Keys are hashes or small numbers in a row; either spreads well as it is."""
-    return (key ^ (key >> 17) ^ (key >> 37)) & (len(state.buckets) - 1)
+    """A key's own place. Four keys in a row share a line of the cache; lines are spread by the golden ratio
+    (Knuth, TAOCP 3, 6.4), of which no product has more than 63 bits."""
+    line = ((key >> 2) ^ (key >> 33)) & 0x7FFFFFFF
+    return (((line * 2654435761) >> 14 << 2) | (key & 3)) & (len(state.buckets) - 1)
 
 
 def find(state: State, key: int) -> int:
@@ -51,8 +53,8 @@ def find(state: State, key: int) -> int:
     return int(state.buckets[at, HELD_BLOCK])
 
 
-def forget_key(state: State, block: int) -> None:
-    """The block is no longer found; where it is free, it is the next to be taken."""
+def strike_out(state: State, block: int) -> None:
+    """The block is no longer found by its key."""
     last = len(state.buckets) - 1
     gap = bucket_of(state, state.blocks[block, KEY])
     while state.buckets[gap, HELD_BLOCK] != block:
@@ -69,6 +71,11 @@ def forget_key(state: State, block: int) -> None:
             gap = at
     state.buckets[gap, HELD_BLOCK] = EMPTY
     state.blocks[block, KEYED] = 0
+
+
+def forget_key(state: State, block: int) -> None:
+    """The block is no longer found; where it is free, it is the next to be taken."""
+    strike_out(state, block)
     if state.blocks[block, OWNERS] == 0:
         unlink(state, block)
         link(state, block, len(state.blocks) - 1)
@@ -92,7 +99,7 @@ def take(state: State) -> int:
     """The free block that was unused for longest, for a new content."""
     block = int(state.blocks[len(state.blocks) - 1, AFTER])
     if state.blocks[block, KEYED] > 0:
-        forget_key(state, block)
+        strike_out(state, block)
     unlink(state, block)
     state.blocks[block, OWNERS] = 1
     return block

@@ -108,7 +108,7 @@ NOW, ENDS_S, BUSY_S, TOTAL_FLOPS, TOTAL_BYTES = range(5)
     SPECULATES,  # 1: some request has drafts
 ) = range(15)
 # rows of Replica.spans
-SLOT, SPAN_ROWS, SPAN_CONTEXT, END, KEPT, NEXT_DRAFTS, ENDED = range(7)
+SLOT, SPAN_ROWS, SPAN_CONTEXT, ENDED = range(4)
 # columns of Replica.slots
 REQUEST, VACANT_SLOT = range(2)
 
@@ -123,6 +123,6 @@ class Replica(NamedTuple):
     passes: Passes
     slots: Ints  # [slots, 2]: the request that lies there; a stack of vacant ones
     last_s: Floats  # by slot: when its newest token came
-    spans: Ints  # [7, seats]: the pass that runs
+    spans: Ints  # [4, seats]: the pass that runs
     clock: Floats
     counts: Ints

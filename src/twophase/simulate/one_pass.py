@@ -1,8 +1,7 @@
 """One pass: what it costs when it starts, and what it gave when it ends."""
 
 from twophase.cost.pass_seconds import floor_seconds, pass_cost
-from twophase.scheduler.moves import advance as take_in_pass
-from twophase.scheduler.moves import decodes, dismiss
+from twophase.scheduler.moves import decodes, dismiss, take_in
 from twophase.scheduler.state import (
     BLOCK_SIZE,
     COMPUTED,
@@ -34,7 +33,6 @@ from twophase.simulate.books import (
     DECODES,
     DRAFT_TOKENS,
     DRAFTED,
-    END,
     ENDED,
     ENDS_S,
     FINISHED,
@@ -45,7 +43,6 @@ from twophase.simulate.books import (
     GROWTH_S,
     IN_FLIGHT,
     KEEPS_BLOCKS,
-    KEPT,
     LOGIT_ROWS,
     LOST_BLOCKS,
     N_FINISHED,
@@ -58,7 +55,6 @@ from twophase.simulate.books import (
     N_TOKENS,
     N_VACANT,
     NEW,
-    NEXT_DRAFTS,
     NOW,
     OUTCOME,
     PASS_NUMBER,
@@ -137,8 +133,7 @@ def start_pass(replica: Replica, spans: int, until_s: float) -> bool:
     """The pass that was just planned begins now. False where it would be faster than its floor."""
     state, span, counts, clock = replica.state, replica.spans, replica.counts, replica.clock
     row = replica.passes.counts[counts[N_ROWS]]
-    row[:] = 0
-    logits, later = 0, 0  # of `later` tokens that come there is one before
+    logits, later, steady, tokens, decoding, decode_rows, rows = 0, 0, 0, 0, 0, 0, 0
     for i in range(spans):
         slot, new = state.seats[i, PICKED], state.seats[i, ROWS]
         request = state.slots[slot]
@@ -146,17 +141,18 @@ def start_pass(replica: Replica, spans: int, until_s: float) -> bool:
         span[SLOT, i], span[SPAN_ROWS, i], span[SPAN_CONTEXT, i] = slot, new, context
         wanted = max(0, context + new - request[KNOWN] + 1)
         logits += wanted
-        if wanted > 0 and request[OUTPUT] > 0:
+        if wanted > 0 and request[OUTPUT] > 0:  # there is a token before the one that comes
             later += 1
-            row[STEADY] += replica.last_s[slot] == clock[NOW]
-        row[CONTEXT_TOKENS] += context
+            steady += replica.last_s[slot] == clock[NOW]
+        tokens += context
+        rows += new
         if decodes(state, slot):
-            row[DECODES] += 1
-            row[DECODE_ROWS] += new
+            decoding += 1
+            decode_rows += new
         else:
-            row[PROMPTS] += 1
-            row[PROMPT_ROWS] += new
             note_first(replica, slot, context)
+    row[DECODES], row[DECODE_ROWS], row[CONTEXT_TOKENS], row[STEADY] = decoding, decode_rows, tokens, steady
+    row[PROMPTS], row[PROMPT_ROWS] = spans - decoding, rows - decode_rows
     seconds, flops, bytes_ = pass_cost(
         replica.times, span[SPAN_ROWS][:spans], span[SPAN_CONTEXT][:spans], logits
     )
@@ -165,11 +161,11 @@ def start_pass(replica: Replica, spans: int, until_s: float) -> bool:
     row[PASSES] = 1
     row[USED_BLOCKS] = len(state.blocks) - 1 - state.counts[N_FREE]
     row[WAITING_REQUESTS], row[RUNNING_REQUESTS] = state.counts[N_WAITING], state.counts[N_RUNNING]
-    if row[STEADY] < later:
+    if steady < later:
         note_gaps(replica, spans, clock[NOW] + seconds)
     own = replica.passes.seconds[counts[N_ROWS]]
     own[START_S], own[GROWTH_S] = clock[NOW], 0.0
-    if all_decode(replica, spans, row[DECODES], row[STEADY]):
+    if all_decode(replica, spans, decoding, steady):
         passes, growth_s, more_flops, more_bytes = passes_alike(replica, spans, seconds, until_s)
         if len(replica.passes.spans) > 0:
             passes = min(passes, (len(replica.passes.spans) - counts[N_SPANS]) // spans)
@@ -198,13 +194,16 @@ def start_pass(replica: Replica, spans: int, until_s: float) -> bool:
     return True
 
 
-def note_drafts(replica: Replica, i: int, drafts: int) -> int:
-    """The drafts that this span verified, and those it will verify next. Returns those that are accepted."""
-    slot = replica.spans[SLOT, i]
-    request = replica.slots[slot, REQUEST]
-    replica.spans[NEXT_DRAFTS, i] = replica.requests.counts[request, DRAFT_TOKENS]
+def next_drafts(replica: Replica, slot: int) -> int:
+    """Drafts that it will verify in its next pass."""
+    return int(replica.requests.counts[replica.slots[slot, REQUEST], DRAFT_TOKENS])
+
+
+def note_drafts(replica: Replica, slot: int, drafts: int) -> int:
+    """The drafts that its span verified. Returns those that are accepted."""
     if drafts <= 0:
         return 0
+    request = replica.slots[slot, REQUEST]
     known, rate = replica.state.slots[slot, KNOWN], replica.requests.acceptance[request]
     right = accepted(replica.counts[SEED], request, known, drafts, rate)
     replica.records.counts[request, DRAFTED] += drafts
@@ -262,12 +261,12 @@ def end_pass(replica: Replica) -> None:
     for i in range(spans):
         slot = span[SLOT, i]
         request = state.slots[slot]
-        end, kept = span[SPAN_CONTEXT, i] + span[SPAN_ROWS, i], 0
-        span[END, i], span[NEXT_DRAFTS, i] = end, 0
+        end, kept, drafts = span[SPAN_CONTEXT, i] + span[SPAN_ROWS, i], 0, 0
         if end >= request[KNOWN]:
             kept = 1
             if counts[SPECULATES] > 0:
-                kept += note_drafts(replica, i, end - request[KNOWN])
+                drafts = next_drafts(replica, slot)
+                kept += note_drafts(replica, slot, end - request[KNOWN])
             if request[KEY_COUNT] < request[KEY_ROOM]:
                 note_keys(state, slot, kept)
             if request[OUTPUT] == 0:
@@ -277,9 +276,8 @@ def end_pass(replica: Replica) -> None:
             if request[OUTPUT] + kept >= request[MAX_OUTPUT]:
                 span[ENDED, done] = slot
                 done += 1
-        span[KEPT, i] = kept
         tokens += kept
+        take_in(state, slot, end, kept, drafts)
     counts[N_TOKENS] += tokens
-    take_in_pass(state, span[SLOT][:spans], span[END][:spans], span[KEPT][:spans], span[NEXT_DRAFTS][:spans])
     if done > 0:
         end_requests(replica, done)

@@ -126,7 +126,7 @@ def new_replica(
         passes=new_passes(rows, seats, trace),
         slots=stack,
         last_s=np.zeros(slots),
-        spans=np.zeros((7, seats), np.int64),
+        spans=np.zeros((4, seats), np.int64),
         clock=clock,
         counts=counts,
     )

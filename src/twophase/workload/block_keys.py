@@ -3,24 +3,22 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twophase.workload.workload import Blocks, Ints, Streams, Workload
-
-Words = NDArray[np.uint64]
 
 
 class Keys(NamedTuple):
     """Of all requests, one after the other."""
 
-    keys: Ints  # 64 bits, signed
+    keys: Ints  # in order of first appearance, those of blocks that follow each other in a row
     starts: Ints  # [requests + 1] in keys
 
 
 def block_keys(workload: Workload, block_size: int) -> Keys | None:
     """One key for each full block of a request, from its start on; None where nothing is ever shared.
 
-    A key is a mix of what identifies the block's last token with all before it, and of the block's number.
+    What identifies a block's last token with all before it has a run of keys, one for each block in it. Such
+    keys lie beside each other in a hash table by key: a prompt's blocks are looked up in few cache lines.
     """
     content = workload.content
     if content is None:
@@ -32,10 +30,13 @@ def block_keys(workload: Workload, block_size: int) -> Keys | None:
 
 def _of_ids(workload: Workload, content: Blocks, block_size: int) -> Keys:
     """An id stands for a whole prefix, so the block's last token names it. A partial id names nothing."""
+    position = _numbered(np.diff(content.starts))[1]
+    names = _first_seen(content.ids, position)
     whole = np.minimum(workload.prompt_tokens // content.tokens, np.diff(content.starts))
     owner, number, starts = _numbered(whole * content.tokens // block_size)
     last = ((number + 1) * block_size - 1) // content.tokens
-    return Keys(mixed(splitmix64(_words(content.ids)), content.starts[owner] + last, number), starts)
+    run = -(-content.tokens // block_size)  # blocks that end in one id
+    return Keys(names[content.starts[owner] + last] * run + number % run, starts)
 
 
 def _of_streams(workload: Workload, content: Streams, block_size: int) -> Keys:
@@ -46,9 +47,24 @@ def _of_streams(workload: Workload, content: Streams, block_size: int) -> Keys:
     whole = np.where(alone, np.minimum(shared, workload.prompt_tokens), _known(workload) - 1)
     owner, number, starts = _numbered(whole // block_size)
     in_prefix = (number + 1) * block_size <= shared[owner]
-    prefixes, talks = 2 * content.prefix, 2 * content.conversation + 1
-    names = splitmix64(_words(np.concatenate([prefixes, talks])))
-    return Keys(mixed(names, np.where(in_prefix, owner, owner + len(workload)), number), starts)
+    names = _first_seen(
+        np.concatenate([content.prefix, content.conversation]), np.repeat([0, 1], len(workload))
+    )
+    name = names[np.where(in_prefix, owner, owner + len(workload))]
+    run = np.zeros(len(names) + 1, np.int64)
+    np.maximum.at(run, name + 1, number + 1)
+    return Keys(np.cumsum(run)[name] + number, starts)
+
+
+def _first_seen(values: Ints, kinds: Ints) -> Ints:
+    """Each pair's number, in order of first appearance."""
+    _, which = np.unique(values, return_inverse=True)
+    _, first, which = np.unique(
+        which * (1 + kinds.max(initial=0)) + kinds, return_index=True, return_inverse=True
+    )
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[which]
 
 
 def _known(workload: Workload) -> Ints:
@@ -60,22 +76,3 @@ def _numbered(counts: Ints) -> tuple[Ints, Ints, Ints]:
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     owner = np.repeat(np.arange(len(counts)), counts)
     return owner, np.arange(starts[-1]) - starts[owner], starts
-
-
-def mixed(names: Words, which: Ints, number: Ints) -> Ints:
-    """A key of each block: its name, which is well mixed already, with its number."""
-    return splitmix64(names[which] + _words(number)).view(np.int64)
-
-
-def splitmix64(words: Words) -> Words:
-    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection of 64 bits, all of which matter."""
-    made = words + np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        made ^= made >> np.uint64(shift)
-        made *= np.uint64(factor)
-    made ^= made >> np.uint64(31)
-    return made
-
-
-def _words(numbers: Ints) -> Words:
-    return numbers.astype(np.uint64)
