@@ -5,8 +5,6 @@ import numpy as np
 from twophase.scheduler.pool import find
 from twophase.scheduler.queue import goes_first
 from twophase.scheduler.state import (
-    AFTER,
-    BEFORE,
     BLOCK_SIZE,
     COMPUTED,
     EMPTY,
@@ -14,21 +12,27 @@ from twophase.scheduler.state import (
     HEAP,
     HELD,
     HELD_BLOCK,
+    IN_LINE,
     KEY,
     KEY_COUNT,
     KEY_ROOM,
     KEY_START,
     KEYED,
     KNOWN,
+    LINE,
+    LINE_FROM,
+    LINE_TO,
     N_FREE,
     N_RUNNING,
     N_SEATS,
+    N_SPARE,
     N_WAITING,
     OWNERS,
     PLACE,
     RUNNING,
     RUNS,
     SEAT,
+    SPARE,
     STATUS,
     VACANT_SEAT,
     WAITING,
@@ -40,7 +44,7 @@ from twophase.scheduler.state import (
 
 def check(state: State) -> None:
     """RuntimeError that names the first invariant that does not hold."""
-    counts, slots, blocks = state.counts, state.slots, state.blocks[:-1]
+    counts, slots, blocks = state.counts, state.slots, state.blocks
     block_size = int(state.settings[BLOCK_SIZE])
     running = state.seats[: counts[N_RUNNING], RUNS]
     waiting = slots[: counts[N_WAITING], HEAP]
@@ -57,6 +61,10 @@ def check(state: State) -> None:
             np.sort(np.concatenate([free, np.flatnonzero(owners)])), np.arange(len(owners))
         ),
         "the count of free blocks is right": len(free) == state.counts[N_FREE],
+        "whoever stands in line has a key, and nobody else": np.array_equal(
+            np.flatnonzero(blocks[:, IN_LINE] != EMPTY),
+            np.flatnonzero((blocks[:, KEYED] > 0) & (blocks[:, OWNERS] == 0)),
+        ),
         "no sequence lists a block twice": all(len(set(table)) == len(table) for table in tables),
         "every key has one block, and it is found": all(
             find(state, state.blocks[b, KEY]) == b for b in keyed
@@ -94,14 +102,12 @@ def check(state: State) -> None:
 
 
 def free_in_order(state: State) -> Ints:
-    """Free blocks, the next to be taken first. Stops where the links are no ring."""
-    end = len(state.blocks) - 1
-    order: list[int] = []
-    at = state.blocks[end, AFTER]
-    while at != end and len(order) <= end and state.blocks[state.blocks[at, AFTER], BEFORE] == at:
-        order.append(int(at))
-        at = state.blocks[at, AFTER]
-    return np.array(order, np.int64)
+    """Free blocks, the next to be taken first."""
+    counts = state.counts
+    spare = state.free[SPARE, : counts[N_SPARE]][::-1]
+    places = np.arange(counts[LINE_FROM], counts[LINE_TO])
+    line = state.free[LINE, places]
+    return np.concatenate([spare, line[state.blocks[line, IN_LINE] == places]])
 
 
 def rooms_are_apart(state: State) -> bool:

@@ -73,7 +73,7 @@ def refusal(state: State, prompt: int, output: int) -> int:
     if prompt + output > state.settings[CONTEXT]:
         return TOO_LONG
     # the last token's KV is never needed
-    if blocks_for(prompt + output - 1, state.settings[BLOCK_SIZE]) > len(state.blocks) - 1:
+    if blocks_for(prompt + output - 1, state.settings[BLOCK_SIZE]) > len(state.blocks):
         return TOO_LARGE
     return SERVED
 

@@ -1,6 +1,7 @@
 """The KV blocks: who holds them, which are free, and which are found again by what they contain.
 
-    free     end -> next to be taken ... last -> end     a ring of links; position `end` is no block
+    free     a stack of those without a key, taken first, the last that came first
+             a line of those with a key, the first that came first; who left it leaves a gap
     buckets  open addressing: a block sits, beside its key, at the first empty place from the key's own on
 
 A block that nobody holds keeps its key, and is found by it, until it is taken for something else.
@@ -10,31 +11,53 @@ Plain loops over arrays, so that Numba can compile them as they stand.
 import numpy as np
 
 from twophase.scheduler.state import (
-    AFTER,
-    BEFORE,
     EMPTY,
     HELD_BLOCK,
+    IN_LINE,
     ITS_KEY,
     KEY,
     KEYED,
+    LINE,
+    LINE_FROM,
+    LINE_TO,
     N_FREE,
+    N_SPARE,
     OWNERS,
     PASS,
+    SPARE,
     State,
 )
 
 
-def link(state: State, block: int, left: int) -> None:
-    """A free block takes its place after `left`."""
-    right = state.blocks[left, AFTER]
-    state.blocks[left, AFTER], state.blocks[right, BEFORE] = block, block
-    state.blocks[block, BEFORE], state.blocks[block, AFTER] = left, right
-    state.counts[N_FREE] += 1
+def close_gaps(state: State) -> None:
+    """Of as many places as there are blocks twice: it costs little for each block that came since."""
+    line, to = state.free[LINE], 0
+    for at in range(state.counts[LINE_FROM], state.counts[LINE_TO]):
+        block = line[at]
+        if state.blocks[block, IN_LINE] == at:
+            line[to] = block
+            state.blocks[block, IN_LINE] = to
+            to += 1
+    state.counts[LINE_FROM], state.counts[LINE_TO] = 0, to
 
 
-def unlink(state: State, block: int) -> None:
-    left, right = state.blocks[block, BEFORE], state.blocks[block, AFTER]
-    state.blocks[left, AFTER], state.blocks[right, BEFORE] = right, left
+def set_free(state: State, block: int) -> None:
+    """Nobody holds it any more."""
+    counts = state.counts
+    if state.blocks[block, KEYED] == 0:
+        state.free[SPARE, counts[N_SPARE]] = block
+        counts[N_SPARE] += 1
+    else:
+        if counts[LINE_TO] == state.free.shape[1]:
+            close_gaps(state)
+        state.free[LINE, counts[LINE_TO]] = block
+        state.blocks[block, IN_LINE] = counts[LINE_TO]
+        counts[LINE_TO] += 1
+    counts[N_FREE] += 1
+
+
+def leave_line(state: State, block: int) -> None:
+    state.blocks[block, IN_LINE] = EMPTY
     state.counts[N_FREE] -= 1
 
 
@@ -77,8 +100,8 @@ def forget_key(state: State, block: int) -> None:
     """The block is no longer found; where it is free, it is the next to be taken."""
     strike_out(state, block)
     if state.blocks[block, OWNERS] == 0:
-        unlink(state, block)
-        link(state, block, len(state.blocks) - 1)
+        leave_line(state, block)
+        set_free(state, block)
 
 
 def give_key(state: State, block: int, key: int) -> None:
@@ -97,18 +120,27 @@ def give_key(state: State, block: int, key: int) -> None:
 
 def take(state: State) -> int:
     """The free block that was unused for longest, for a new content."""
-    block = int(state.blocks[len(state.blocks) - 1, AFTER])
-    if state.blocks[block, KEYED] > 0:
+    counts = state.counts
+    if counts[N_SPARE] > 0:
+        counts[N_SPARE] -= 1
+        counts[N_FREE] -= 1
+        block = state.free[SPARE, counts[N_SPARE]]
+    else:
+        block = state.free[LINE, counts[LINE_FROM]]
+        while state.blocks[block, IN_LINE] != counts[LINE_FROM]:
+            counts[LINE_FROM] += 1
+            block = state.free[LINE, counts[LINE_FROM]]
+        counts[LINE_FROM] += 1
+        leave_line(state, block)
         strike_out(state, block)
-    unlink(state, block)
     state.blocks[block, OWNERS] = 1
-    return block
+    return int(block)
 
 
 def hold(state: State, block: int) -> None:
-    """One more sequence reads the block as it is."""
+    """One more sequence reads the block, which was found by its key, as it is."""
     if state.blocks[block, OWNERS] == 0:
-        unlink(state, block)
+        leave_line(state, block)
     state.blocks[block, OWNERS] += 1
 
 
@@ -116,8 +148,7 @@ def drop(state: State, block: int) -> None:
     """One sequence less. A free block without a key is taken next, one with a key after all others."""
     state.blocks[block, OWNERS] -= 1
     if state.blocks[block, OWNERS] == 0:
-        end = len(state.blocks) - 1
-        link(state, block, state.blocks[end, BEFORE] if state.blocks[block, KEYED] > 0 else end)
+        set_free(state, block)
 
 
 def forget_keys_of(state: State, number: int) -> None:

@@ -45,16 +45,17 @@ VACANT, WAITING, RUNNING, LEAVING = range(4)  # STATUS; who is leaving is done, 
 # columns of State.seats: lists that are as long as there are seats at most
 RUNS, VACANT_SEAT, PICKED, ROWS = range(4)  # slots in order of admission; a stack; the pass that was planned
 
-# columns of State.blocks; the row after the last block is the end of the ring of free blocks
-OWNERS, KEY, KEYED, AFTER, BEFORE = range(5)  # sequences that hold it; key, and the pass that gave it; links
+# columns of State.blocks: sequences that hold it; its key, and the pass that gave it; place in line if free
+OWNERS, KEY, KEYED, IN_LINE = range(4)
+SPARE, LINE = range(2)  # rows of State.free: free blocks without a key, a stack; those with one, in line
 # columns of State.buckets; the key stands there, too, as to look it up among the blocks takes long
 HELD_BLOCK, ITS_KEY = range(2)
-EMPTY = -1  # no block
+EMPTY = -1  # no block, no place
 
 # State.counts; PASS, LEFT and N_LOST are of the pass being planned, RATIO and SHUT are for `sglang`:
 # the share of outputs to come that it keeps blocks for, in 1e-9, and who ran when it last took no one in
 N_RUNNING, N_WAITING, N_SEATS, N_FREE, N_PREEMPTIONS, N_QUERIED, N_HIT = range(7)
-PASS, LEFT, N_LOST, RATIO, SHUT, N_DRAFTS = range(7, 13)
+PASS, LEFT, N_LOST, RATIO, SHUT, N_DRAFTS, N_SPARE, LINE_FROM, LINE_TO = range(7, 16)
 BUDGET, BLOCK_SIZE, PREFIX_CACHE, AGEING, ORDER, CONTEXT = range(6)  # State.settings
 BY_ARRIVAL, BY_PRIORITY, BY_LENGTH = range(3)  # settings[ORDER]
 SERVED, EMPTY_PROMPT, NO_OUTPUT, TOO_LONG, TOO_LARGE = range(5)  # why a request is refused
@@ -69,6 +70,7 @@ class State(NamedTuple):
     arena: Ints  # keys
     counts: Ints
     settings: Ints
+    free: Ints  # [2, twice the blocks]
 
 
 def new_state(limits: Limits, slots: int, ageing: int) -> State:
@@ -77,17 +79,19 @@ def new_state(limits: Limits, slots: int, ageing: int) -> State:
     state = State(
         slots=zeros(slots, 20),
         seats=zeros(seats, 4),
-        blocks=zeros(blocks + 1, 5),
+        blocks=zeros(blocks, 4),
         table=zeros(seats, longest),
         buckets=np.full((1 << (2 * blocks - 1).bit_length(), 2), EMPTY, np.int64),
         arena=zeros(64),
-        counts=zeros(13),
+        counts=zeros(16),
         settings=zeros(6),
+        free=zeros(2, 2 * blocks),
     )
     state.seats[:, VACANT_SEAT] = np.arange(seats)[::-1]
-    ring = np.arange(blocks + 1)  # block 0 is taken first
-    state.blocks[:, AFTER], state.blocks[:, BEFORE] = np.roll(ring, -1), np.roll(ring, 1)
-    state.counts[N_SEATS], state.counts[N_FREE] = seats, blocks
+    state.blocks[:, IN_LINE] = EMPTY
+    state.free[SPARE, :blocks] = np.arange(blocks)[::-1]  # block 0 is taken first
+    state.counts[N_SEATS] = seats
+    state.counts[N_FREE] = state.counts[N_SPARE] = blocks
     state.settings[:] = (
         *(limits.budget, limits.block_size, limits.prefix_cache, ageing, BY_ARRIVAL),
         limits.context_length,

@@ -64,7 +64,7 @@ def grid(values: NDArray[T], place: Ints) -> NDArray[T]:
 
 
 # fields that are read alone; see `replica_at`
-STATE_COUNTS, CLOCK, COUNTS = 6, 30, 31
+STATE_COUNTS, CLOCK, COUNTS = 6, 31, 32
 
 
 def counts_at(cluster: Cluster, i: int) -> Ints:
@@ -96,34 +96,35 @@ def replica_at(cluster: Cluster, i: int) -> Replica:
             flat(ints, at[5]),
             flat(ints, at[6]),
             flat(ints, at[7]),
+            grid(ints, at[8]),
         ),
         Requests(
-            flat(floats, at[8]),
-            grid(ints, at[9]),
-            flat(floats, at[10]),
-            flat(ints, at[11]),
+            flat(floats, at[9]),
+            grid(ints, at[10]),
+            flat(floats, at[11]),
+            flat(ints, at[12]),
         ),
-        Records(grid(floats, at[12]), grid(ints, at[13])),
+        Records(grid(floats, at[13]), grid(ints, at[14])),
         PassTimes(
-            flat(floats, at[14]),
             flat(floats, at[15]),
             flat(floats, at[16]),
-            grid(floats, at[17]),
-            flat(floats, at[18]),
+            flat(floats, at[17]),
+            grid(floats, at[18]),
             flat(floats, at[19]),
             flat(floats, at[20]),
             flat(floats, at[21]),
             flat(floats, at[22]),
+            flat(floats, at[23]),
         ),
         Passes(
-            grid(floats, at[23]),
-            grid(ints, at[24]),
-            grid(floats, at[25]),
-            grid(ints, at[26]),
+            grid(floats, at[24]),
+            grid(ints, at[25]),
+            grid(floats, at[26]),
+            grid(ints, at[27]),
         ),
-        grid(ints, at[27]),
-        flat(floats, at[28]),
-        grid(ints, at[29]),
-        flat(floats, at[30]),
-        flat(ints, at[31]),
+        grid(ints, at[28]),
+        flat(floats, at[29]),
+        grid(ints, at[30]),
+        flat(floats, at[31]),
+        flat(ints, at[32]),
     )

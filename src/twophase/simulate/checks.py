@@ -37,9 +37,7 @@ def check_balance(replicas: Sequence[Replica]) -> None:
     for replica in replicas:
         state, clock = replica.state, replica.clock
         held = int(np.count_nonzero(state.blocks[:-1, OWNERS]))
-        require(
-            held + state.counts[N_FREE] == len(state.blocks) - 1, "free blocks and held ones are all blocks"
-        )
+        require(held + state.counts[N_FREE] == len(state.blocks), "free blocks and held ones are all blocks")
         floor = floor_seconds(replica.times, clock[TOTAL_FLOPS], clock[TOTAL_BYTES])
         require(clock[BUSY_S] >= ROUNDING * floor, "busy time is at least work by peak")
         here = (state.slots[:, STATUS] != VACANT) & (state.slots[:, STATUS] != LEAVING)

@@ -159,7 +159,7 @@ def start_pass(replica: Replica, spans: int, until_s: float) -> bool:
     if seconds < ROUNDING * floor_seconds(replica.times, flops, bytes_):
         return False
     row[PASSES] = 1
-    row[USED_BLOCKS] = len(state.blocks) - 1 - state.counts[N_FREE]
+    row[USED_BLOCKS] = len(state.blocks) - state.counts[N_FREE]
     row[WAITING_REQUESTS], row[RUNNING_REQUESTS] = state.counts[N_WAITING], state.counts[N_RUNNING]
     if steady < later:
         note_gaps(replica, spans, clock[NOW] + seconds)
