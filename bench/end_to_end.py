@@ -349,8 +349,8 @@ def about_run(found: dict[str, list[Pair]], rate: float, asked: argparse.Namespa
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--requests", type=int, default=400)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--requests", type=int, default=240)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--load", type=float, default=0.6, help="share of what can be served")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--markdown", type=Path, help="a file with the tables' markers")

@@ -91,6 +91,19 @@ def test_outliers_do_not_pull() -> None:
     assert found.median_error < 0.01
 
 
+def test_passes_together_take_as_long_as_they_did() -> None:
+    """One pass in five takes half as long again: the mean, that decides on queues, is a tenth more."""
+    passes = [
+        each._replace(seconds=each.seconds * (1.5 if at % 5 == 0 else 1.0))
+        for at, each in enumerate(made_passes(200, 0.01))
+    ]
+    found = calibrate(OWN, GPU, "vllm", passes, "made")
+    own = estimate(OWN, GPU, max_rows=5000, max_sequences=64, calibration=found).times
+    fresh = made_passes(400, 0.0)[200:]
+    guessed = sum(pass_cost(own, each.shape[:, 0], each.shape[:, 1], each.logits)[0] for each in fresh)
+    assert guessed / sum(each.seconds for each in fresh) == pytest.approx(1.1, abs=0.02)
+
+
 def test_a_handful_of_one_phase_leaves_the_other_to_the_base() -> None:
     decodes = [each for each in made_passes(60, 0.0) if (each.shape[:, 0] == 1).all()][:5]
     found = calibrate(OWN, GPU, "vllm", decodes, "made")

@@ -20,6 +20,7 @@ from twophase.hardware.accelerator import Accelerator
 Floats = NDArray[np.float64]
 FEWEST = 4  # passes
 PRIOR = 0.05  # a coefficient that doubles its part, or adds half a pass, weighs as much as so many points
+OUTLIER = 2.0  # times its estimate: more of a pass is no property of the machine
 BEATEN = 0.98  # of the floor: a pass faster than that was not of this model on this machine
 
 
@@ -43,19 +44,21 @@ def calibrate(
     bases: tuple[tuple[Base, PassTimes], ...] = (("curves", curves), ("floor", floor))
     found = []
     for base, times in bases:
-        coefficients, ratio = _fit(times, passes)
-        found.append((float(np.quantile(np.abs(1 / ratio - 1), 0.9)), base, coefficients, ratio))
-    p90, base, coefficients, ratio = min(found, key=lambda each: each[0])
+        values, seen, ratio = _fit(times, passes)
+        found.append((_p90(ratio), base, values, seen, ratio))
+    _, base, values, seen, ratio = min(found, key=lambda each: each[0])
+    pace = _pace(ratio, np.array([each.seconds for each in passes]))
+    values, ratio = np.where(seen, values * pace, values), ratio / pace
     low, high = np.quantile(ratio, [0.1, 0.9])
     return Calibration(
-        coefficients=coefficients,
+        coefficients=Coefficients(**dict(zip(NAMES, map(float, values), strict=True))),
         base=base,
         model=own.spec.name,
         accelerator=accelerator.name,
         engine=engine,
         passes=len(passes),
         median_error=float(np.median(np.abs(1 / ratio - 1))),
-        p90_error=p90,
+        p90_error=_p90(ratio),
         interval=(float(low), float(high)),
         most_rows=rows,
         most_context=max(int(each.shape[:, 1].max()) for each in passes),
@@ -78,15 +81,27 @@ def require_possible(
         )
 
 
-def _fit(times: PassTimes, passes: Sequence[Measured]) -> tuple[Coefficients, Floats]:
-    """(coefficients, measured over estimated of each pass)."""
+def _fit(times: PassTimes, passes: Sequence[Measured]) -> tuple[Floats, NDArray[np.bool_], Floats]:
+    """(coefficients, those of which passes tell, measured over estimated of each pass)."""
     design = np.array([parts(times, each.shape, each.logits) for each in passes])
     seconds = np.array([each.seconds for each in passes])
     values = affine(design, seconds, prior=_prior(design, seconds))
-    unseen = ~design.any(axis=0)
+    seen = np.asarray(design.any(axis=0))
     default = np.array([getattr(Coefficients(), name) for name in NAMES])
-    values = np.where(unseen, default, values)
-    return Coefficients(**dict(zip(NAMES, map(float, values), strict=True))), seconds / (design @ values)
+    values = np.where(seen, values, default)
+    return values, seen, seconds / (design @ values)
+
+
+def _p90(ratio: Floats) -> float:
+    return float(np.quantile(np.abs(1 / ratio - 1), 0.9))
+
+
+def _pace(ratio: Floats, seconds: Floats) -> float:
+    """By which all passes together take longer than estimated: the fit is of typical passes, and where others
+    use the machine, too, some take far longer. What decides on queues and throughput is the mean.
+    """
+    estimated = seconds / ratio
+    return float((np.minimum(ratio, OUTLIER) * estimated).sum() / estimated.sum())
 
 
 def _prior(design: Floats, seconds: Floats) -> Floats:
