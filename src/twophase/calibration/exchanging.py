@@ -26,12 +26,20 @@ def exchanges_s(own: Deployment, accelerator: Accelerator, curves: Curves, rows:
         count = sum(reductions(layer, own) for layer in own.spec.layers)
         total += count * all_reduce_s(payload, plan.tp, accelerator, curves)
     if plan.ep > 1:
-        moes = Counter(each.feed_forward for each in own.spec.layers if isinstance(each.feed_forward, MoE))
-        for moe, layers in moes.items():
-            total += 2 * layers * _all_to_all_s(own, moe, payload / plan.tp, accelerator, curves)
+        total += dispatches_s(own, accelerator, curves, rows)
     if plan.pp > 1:
         link = _link(accelerator, plan.tp * plan.dp * 2)
         total += (plan.pp - 1) * (SEND_S + payload / plan.tp / (BETWEEN_NODES * link.bandwidth))
+    return np.asarray((rows > 0) * total)
+
+
+def dispatches_s(own: Deployment, accelerator: Accelerator, curves: Curves, rows: Floats) -> Floats:
+    """Of rows to the devices that hold their experts, and back."""
+    total = np.zeros_like(rows)
+    payload = rows * own.spec.d_model * ACTIVATION_BYTES / own.plan.tp
+    moes = Counter(each.feed_forward for each in own.spec.layers if isinstance(each.feed_forward, MoE))
+    for moe, layers in moes.items():
+        total += 2 * layers * _all_to_all_s(own, moe, payload, accelerator, curves)
     return np.asarray((rows > 0) * total)
 
 
