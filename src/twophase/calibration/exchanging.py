@@ -16,6 +16,10 @@ Floats = NDArray[np.float64]
 BETWEEN_NODES = 0.7
 NODE_LATENCY_S = 20e-6
 SEND_S = 10e-6  # assumed, too: a pipeline's send and receive, once
+# Of a PCIe link, what NCCL makes use of as it comes: on the two channels that it then opens, RTX PRO 6000 in
+# PCIe 5 slots reach 22 GB/s (41 with eight, or behind switches), as the measured L40S in PCIe 4 slots do:
+# github.com/voipmonitor/rtx6kpro, hardware/pcie-bandwidth.md and optimization/nccl-tuning.md
+PCIE_USED = 32e9
 
 
 def exchanges_s(own: Deployment, accelerator: Accelerator, curves: Curves, rows: Floats) -> Floats:
@@ -68,17 +72,20 @@ def all_reduce_s(payload: Floats, devices: int, accelerator: Accelerator, curves
 def _all_to_all_s(
     own: Deployment, moe: MoE, payload: Floats, accelerator: Accelerator, curves: Curves
 ) -> Floats:
-    """One way; a row goes once to each device that it needs, and the curve counts it for all of them."""
-    sent = payload * other_devices(moe, own.plan.ep)
+    """One way. In a node engines gather all rows on all devices and scatter the sums, unless told otherwise
+    (vLLM's AgRsAll2AllManager): as large as half an all-reduce. Between nodes a row goes once to each device
+    that it needs.
+    """
     if own.plan.tp * own.plan.dp > accelerator.devices_per_node:
+        sent = payload * other_devices(moe, own.plan.ep)
         return np.asarray(NODE_LATENCY_S + sent / (BETWEEN_NODES * accelerator.inter.bandwidth))
-    others = own.plan.ep - 1
-    total = sent * own.plan.ep / others  # a collective's payload, of which others/ep leave the device
-    return exchange_s(curves.exchange["all-to-all"], total, own.plan.ep, accelerator.intra)
+    return exchange_s(curves.exchange["all-to-all"], payload * own.plan.ep, own.plan.ep, accelerator.intra)
 
 
 def exchange_s(curve: ExchangeCurve, payload: Floats, devices: int, link: Link) -> Floats:
-    """Interpolated in logs; what exceeds the latency goes with the link's bandwidth."""
+    """Interpolated in logs; what exceeds the latency goes with the link's bandwidth. payload: of a collective,
+    as it is counted: (devices - 1) / devices of it leave a device.
+    """
     if devices == 1:
         return np.zeros_like(payload)
     sizes = sorted(curve.seconds)
@@ -87,4 +94,5 @@ def exchange_s(curve: ExchangeCurve, payload: Floats, devices: int, link: Link) 
     inside = np.exp(np.interp(np.log(at), np.log(curve.payload), np.log(measured)))
     beyond = np.maximum(payload / curve.payload[-1], 1.0)
     least = measured[0]
-    return np.asarray(least + (inside * beyond - least) * (curve.link / link.bandwidth))
+    bandwidth = min(link.bandwidth, PCIE_USED) if curve.link <= PCIE_USED else link.bandwidth
+    return np.asarray(least + (inside * beyond - least) * (curve.link / bandwidth))
