@@ -72,20 +72,22 @@ def all_reduce_s(payload: Floats, devices: int, accelerator: Accelerator, curves
 def _all_to_all_s(
     own: Deployment, moe: MoE, payload: Floats, accelerator: Accelerator, curves: Curves
 ) -> Floats:
-    """One way. In a node engines gather all rows on all devices and scatter the sums, unless told otherwise
-    (vLLM's AgRsAll2AllManager): as large as half an all-reduce. Between nodes a row goes once to each device
-    that it needs.
+    """One way; a row goes once to each device that it needs, and the curve counts it for all of them. Over
+    PCIe all rows go to all devices, and sums of them back: kernels that send what is needed want NVLink or a
+    network (vLLM falls back on AgRsAll2AllManager: all-gather, reduce-scatter).
     """
+    ep, curve = own.plan.ep, curves.exchange["all-to-all"]
+    sent = payload * other_devices(moe, ep)
     if own.plan.tp * own.plan.dp > accelerator.devices_per_node:
-        sent = payload * other_devices(moe, own.plan.ep)
         return np.asarray(NODE_LATENCY_S + sent / (BETWEEN_NODES * accelerator.inter.bandwidth))
-    return exchange_s(curves.exchange["all-to-all"], payload * own.plan.ep, own.plan.ep, accelerator.intra)
+    if curve.link <= PCIE_USED:
+        sent = payload * (ep - 1)
+    total = sent * ep / (ep - 1)  # a collective's payload, of which others/ep leave the device
+    return exchange_s(curve, total, ep, accelerator.intra)
 
 
 def exchange_s(curve: ExchangeCurve, payload: Floats, devices: int, link: Link) -> Floats:
-    """Interpolated in logs; what exceeds the latency goes with the link's bandwidth. payload: of a collective,
-    as it is counted: (devices - 1) / devices of it leave a device.
-    """
+    """Interpolated in logs; what exceeds the latency goes with the link's bandwidth."""
     if devices == 1:
         return np.zeros_like(payload)
     sizes = sorted(curve.seconds)
