@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from random_loads import pass_times
 
 from twophase.cost.dealt import Dealt
 from twophase.cost.pass_ import Pass
@@ -21,11 +22,14 @@ class Stepped:
     steps: list[tuple[float, float]] = field(default_factory=list)  # start, seconds
 
 
-def dealt_times(rows: int, scale: float = 1.0) -> Dealt:
-    """Parts of random_loads.pass_times: experts by a table with a bend, exchanges in proportion."""
+def times_in_step(rows: int, sequences: int) -> tuple[PassTimes, Dealt]:
+    """As random_loads.pass_times, all of it rising with the rows; experts by a table with a bend."""
     each = np.arange(rows + 1.0)
-    experts = scale * (0.5 + np.maximum(0.2, 0.006 * each))
-    return Dealt(experts, scale * 0.003 * each, 60 * each, np.minimum(600.0, 20 * each))
+    times = pass_times(rows, sequences)
+    times.mixers[:, 6] = 0.035  # a sequence of a decode pass takes as long as 50 tokens of context
+    dealt = Dealt(0.5 + np.maximum(0.1, 0.02 * each), 0.03 * each, 60 * each, np.minimum(600.0, 20 * each))
+    rows_s = 1.5 + 0.01 * each + dealt.experts_s + dealt.exchanges_s
+    return times._replace(rows_s=rows_s, decode_rows_s=0.9 * rows_s), dealt
 
 
 def attention_s(times: PassTimes, spans: tuple[tuple[int, int], ...]) -> float:

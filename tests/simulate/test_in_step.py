@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pools_by_hand import DECODE_S, PREFILL_S, plain_times, pool, workload
 from random_loads import load as random_requests
 from random_loads import pass_times
-from steps_by_hand import dealt_times, in_step
+from steps_by_hand import in_step, times_in_step
 
 from twophase.cost.dealt import Dealt
 from twophase.hardware.accelerator import Link
@@ -90,8 +90,8 @@ def test_experts_see_all_ranks_rows_and_exchanges_wait_for_the_fullest() -> None
 @pytest.mark.parametrize("policy", ["decode-first", "prefill-first", "shortest-first"])
 @pytest.mark.parametrize("seed", range(4))
 def test_it_is_what_stepping_gives(seed: int, policy: str) -> None:
-    load, times = random_load(seed, 40, (4.0, 12.0, 60.0, 200.0)[seed]), pass_times(24, 6)
-    ranks, dealt = 2 + seed % 3, dealt_times(24)
+    load, ranks = random_load(seed, 40, (4.0, 12.0, 60.0, 200.0)[seed]), 2 + seed % 3
+    times, dealt = times_in_step(24, 6)
     run = run_pools([pool(ranks=ranks, limits=small(), times=times, policy=policy, dealt=dealt)], load)
     slow = in_step(load, small(), times, dealt, ranks, policy)
     assert len(run.finished) > 30
@@ -105,9 +105,24 @@ def test_it_is_what_stepping_gives(seed: int, policy: str) -> None:
         assert 4 * written < len(slow.steps)
 
 
+def test_another_rank_becomes_the_slowest_within_a_run_of_passes() -> None:
+    """One long sequence against three short ones: their attention grows three times as fast."""
+    times, dealt = times_in_step(150, 6)
+    first, short, gone = (0.0, 140, 50), (0.0, 4, 50), (0.0, 4, 1)
+    load = workload(first, short, gone, short, gone, short)
+    limits = Limits(blocks=1000, context_length=200, max_sequences=6, max_tokens=150, prefix_cache=False)
+    slow = in_step(load, limits, times, dealt, 2, "decode-first")
+    growths = np.diff([seconds for _, seconds in slow.steps])[2:]
+    assert growths[0] == pytest.approx(7e-4)
+    assert growths[-1] == pytest.approx(3 * 7e-4)
+    run = run_pools([pool(ranks=2, limits=limits, times=times, dealt=dealt)], load)
+    np.testing.assert_allclose(run.records.moments[:, FINISHED_S], slow.ends_s, rtol=1e-9)
+    assert max(len(each.passes.counts) for each in run.replicas) < 8  # of 50
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_turns_come_when_the_answer_ended_on_whichever_rank(seed: int) -> None:
-    load, times, dealt = random_load(seed, 30, 10.0, turns=3), pass_times(24, 6), dealt_times(24)
+    load, (times, dealt) = random_load(seed, 30, 10.0, turns=3), times_in_step(24, 6)
     run = run_pools([pool(ranks=3, limits=small(), times=times, dealt=dealt)], load)
     slow = in_step(load, small(), times, dealt, 3, "decode-first")
     assert len(run.finished) > 20
@@ -115,7 +130,7 @@ def test_turns_come_when_the_answer_ended_on_whichever_rank(seed: int) -> None:
 
 
 def test_groups_go_each_at_its_own_pace() -> None:
-    load, times, dealt = random_load(5, 60, 6.0), pass_times(24, 6), dealt_times(24)
+    load, (times, dealt) = random_load(5, 60, 6.0), times_in_step(24, 6)
     run = run_pools([pool(count=2, ranks=2, limits=small(), times=times, dealt=dealt)], load)
     for group in range(2):
         rows = np.flatnonzero(np.arange(60) % 4 // 2 == group)
@@ -128,8 +143,8 @@ def test_groups_go_each_at_its_own_pace() -> None:
 @given(st.integers(0, 10**6), st.integers(2, 4), st.sampled_from(["round-robin", "least-loaded"]))
 def test_passes_of_ranks_coincide_or_do_not_meet(seed: int, ranks: int, router: str) -> None:
     """And no second is lost: where one rank runs alone or with others, passes follow each other."""
-    load, times = random_load(seed, 25, 15.0), pass_times(24, 6)
-    own = pool(ranks=ranks, limits=small(60), times=times, dealt=dealt_times(24))
+    load, (times, dealt) = random_load(seed, 25, 15.0), times_in_step(24, 6)
+    own = pool(ranks=ranks, limits=small(60), times=times, dealt=dealt)
     run = run_pools([own], load, router=router)
     assert np.all(run.records.counts[:, OUTCOME] == FINISHED)
     every = [
@@ -154,7 +169,7 @@ def test_passes_of_ranks_coincide_or_do_not_meet(seed: int, ranks: int, router: 
 
 def test_work_is_shared_and_none_is_lost() -> None:
     """Two ranks, one of them without requests: FLOPs of experts go to both, in equal parts."""
-    times, dealt = pass_times(24, 6), dealt_times(24)
+    times, dealt = times_in_step(24, 6)
     run = run_pools([pool(ranks=2, limits=small(), times=times, dealt=dealt)], workload((0.0, 24, 1)))
     busy, idle = run.replicas
     assert idle.flops == 60 * 12
@@ -168,7 +183,7 @@ def test_a_group_of_one_is_a_replica_alone(seed: int) -> None:
     """Through the ranks' own loop: its corrections are then nought, bit for bit."""
     requests, limits, times = random_requests(seed, drafts=seed == 1, outputs_keyed=True)
     alone = simulate_replica(requests, limits, times)
-    whole = pool(limits=limits, times=times, dealt=dealt_times(150))
+    whole = pool(limits=limits, times=times, dealt=times_in_step(150, 14)[1])
     load = Workload(requests.arrival_s, requests.counts[:, 0], requests.counts[:, 1])
     replicas, _ = replicas_of([whole], load, 0, 0.0, 0)
     replicas[0] = replicas[0]._replace(
