@@ -3,7 +3,9 @@
 import numpy as np
 
 from twophase.calibration.estimate import Estimate
+from twophase.cost.dealt import Dealt
 from twophase.cost.deployment import Deployment
+from twophase.cost.parallel import Plan
 from twophase.cost.pass_times import PassTimes
 from twophase.hardware.catalogue import load_accelerator
 from twophase.model.catalogue import load_model
@@ -31,18 +33,21 @@ def pool(
     limits: Limits | None = None,
     times: PassTimes | None = None,
     policy: str = "decode-first",
+    ranks: int = 1,
+    dealt: Dealt | None = None,
 ) -> Pool:
+    """`count` groups of `ranks` that go in step where `dealt` is given."""
     limits = limits or Limits(blocks=1000, context_length=2000, max_sequences=8, max_tokens=500)
     times = times or plain_times(limits.budget, limits.max_sequences)
     model = load_model("llama-3.1-8b")
     return Pool(
         role=role,
-        count=count,
+        count=count * ranks,
         accelerator=load_accelerator("h100-sxm"),
-        own=Deployment(model.spec, model.storage),
+        own=Deployment(model.spec, model.storage, plan=Plan(ep=ranks, dp=ranks)),
         limits=limits,
         policy=policy,
-        estimate=Estimate(times, "floor", (1.0, 1.0)),
+        estimate=Estimate(times, "floor", (1.0, 1.0), dealt=dealt),
         fit=None,  # type: ignore[arg-type]  # nothing was fitted
     )
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from pools_by_hand import DECODE_S, PREFILL_S, pool, workload
 from random_loads import pass_times
+from steps_by_hand import times_in_step
 
 from twophase.hardware.accelerator import Link
 from twophase.model.cache import kv_bytes
@@ -198,6 +199,7 @@ def test_compiled_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     times = pass_times(150, 6)
     both = [pool(count=2, limits=small(), times=times)]
     split = [pool("prefill", limits=small(), times=times), pool("decode", 2, limits=small(), times=times)]
+    steps = [pool(count=2, ranks=2, limits=small(), times=times, dealt=times_in_step(150, 6)[1])]
     ids = Blocks(np.arange(60) % 5, np.arange(61), 8)
     cases = [
         (both, replace(random_load(1), content=ids), "prefix-aware", None),
@@ -205,6 +207,8 @@ def test_compiled_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         (both, random_load(3, turns=3), "least-loaded", None),
         (split, random_load(4), "least-loaded", wire(2e6, 0.5, overlap=True)),
         (split, random_load(5, turns=3), "round-robin", wire(2e6)),
+        (steps, random_load(6), "least-loaded", None),
+        (steps, random_load(7, turns=3), "round-robin", None),
     ]
 
     def results() -> list[tuple[object, ...]]:

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from twophase.calibration.curve import Curve
 from twophase.calibration.curves import Curves
 from twophase.calibration.engines import ENGINES, Engine, find_engine, padded
-from twophase.calibration.exchanging import exchanges_s
+from twophase.calibration.exchanging import dispatches_s, exchanges_s
 from twophase.calibration.experts import grouped_s
 from twophase.calibration.floors import flat_stages, floor_times, stage_mixes
 from twophase.calibration.gemm import gemm_s
@@ -61,13 +61,28 @@ def rows_s(own: Deployment, accelerator: Accelerator, curves: Curves, rows: Floa
     for stage in stage_shapes(own):
         for each in stage.gemms:
             total += each.times * _gemm_s(own, accelerator, curves, each, rows)
-        for grouped in stage.grouped:
-            seen = rows * own.plan.dp if grouped.devices > 1 else rows
-            kernel = expert_kernel_of(grouped.format, own.arithmetic, accelerator, curves.experts)
-            curve = _typed(curves.experts[kernel], own, grouped.format.arithmetic)
-            total += grouped.times * grouped_s(curve, accelerator, grouped, seen)
+        total += _grouped_s(own, accelerator, curves, stage, rows)
         total += _small_s(own, accelerator, curves, stage, rows)
     return total + exchanges_s(own, accelerator, curves, rows)
+
+
+def dealt_s(own: Deployment, accelerator: Accelerator, curves: Curves, rows: Floats) -> tuple[Floats, Floats]:
+    """(experts, exchanges): of `rows_s`, what depends on all ranks' rows where experts are dealt out."""
+    experts = sum(_grouped_s(own, accelerator, curves, stage, rows) for stage in stage_shapes(own))
+    return np.asarray(experts), dispatches_s(own, accelerator, curves, rows)
+
+
+def _grouped_s(
+    own: Deployment, accelerator: Accelerator, curves: Curves, stage: StageShapes, rows: Floats
+) -> Floats:
+    """Of the routed experts."""
+    total = np.zeros_like(rows)
+    for grouped in stage.grouped:
+        seen = rows * own.plan.dp if grouped.devices > 1 else rows
+        kernel = expert_kernel_of(grouped.format, own.arithmetic, accelerator, curves.experts)
+        curve = _typed(curves.experts[kernel], own, grouped.format.arithmetic)
+        total += grouped.times * grouped_s(curve, accelerator, grouped, seen)
+    return total
 
 
 def _gemm_s(own: Deployment, accelerator: Accelerator, curves: Curves, each: Gemm, rows: Floats) -> Floats:

@@ -4,11 +4,16 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from twophase.calibration.calibrated import Calibration, scaled
 from twophase.calibration.curve_times import curve_times
+from twophase.calibration.curve_times import dealt_s as curve_dealt_s
 from twophase.calibration.curves import curves_of
-from twophase.calibration.floors import floor_times
+from twophase.calibration.floors import dealt_floor, floor_times
 from twophase.calibration.served_times import SOURCE, covers, interval, served_times, serves
+from twophase.calibration.served_times import dealt_s as served_dealt_s
+from twophase.cost.dealt import Dealt
 from twophase.cost.deployment import Deployment
 from twophase.cost.pass_times import PassTimes
 from twophase.errors import InputError
@@ -29,6 +34,7 @@ class Estimate:
     interval: tuple[float, float]  # of four passes in five: measured over estimated seconds lie between
     extrapolated: bool = False  # what was measured is of another accelerator
     source: str = ""
+    dealt: Dealt | None = None  # where data-parallel ranks go in step; None: each goes alone
 
 
 def estimate(
@@ -47,26 +53,34 @@ def estimate(
     """
     provenance = provenance or best_of(accelerator, engine)
     floor = floor_times(own, accelerator, max_rows, max_sequences)
+    dealt = dealt_floor(own, accelerator, max_rows) if own.plan.ep > 1 and own.plan.dp > 1 else None
     if calibration is None and provenance == "calibrated":
         raise InputError("no calibration is given: `twophase calibrate` makes one")
     if provenance == "floor" and calibration is None:
-        return Estimate(floor, "floor", (1.0, math.inf), source="arithmetic alone")
+        return Estimate(floor, "floor", (1.0, math.inf), source="arithmetic alone", dealt=dealt)
+    rows = np.arange(max_rows + 1.0)
     if provenance == "served" and calibration is None:
         times = served_times(own, accelerator, engine, max_rows, max_sequences)
-        return Estimate(times, "served", interval(accelerator), not covers(accelerator), SOURCE)
+        if dealt is not None:
+            dealt = dealt.taking(*served_dealt_s(own, accelerator, rows))
+        return Estimate(times, "served", interval(accelerator), not covers(accelerator), SOURCE, dealt)
     curves = curves_of(accelerator)
     if calibration is None or calibration.base == "curves":
         times = curve_times(own, accelerator, curves, engine, max_rows, max_sequences)
+        if dealt is not None:
+            dealt = dealt.taking(*curve_dealt_s(own, accelerator, curves, rows))
     else:
         times = floor
     if calibration is None:
-        return Estimate(times, "curves", curves.interval, curves.extrapolated, curves.source)
+        return Estimate(times, "curves", curves.interval, curves.extrapolated, curves.source, dealt)
+    scale = calibration.coefficients.prompt_rows
     return Estimate(
         scaled(times, floor, calibration.coefficients),
         "calibrated",
         calibration.interval,
         extrapolated=calibration.accelerator != accelerator.name or calibration.model != own.spec.name,
         source=calibration.source,
+        dealt=dealt and dealt.taking(scale * dealt.experts_s, scale * dealt.exchanges_s),
     )
 
 

@@ -16,6 +16,10 @@ Floats = NDArray[np.float64]
 BETWEEN_NODES = 0.7
 NODE_LATENCY_S = 20e-6
 SEND_S = 10e-6  # assumed, too: a pipeline's send and receive, once
+# Of a PCIe link, what NCCL makes use of as it comes: on the two channels that it then opens, RTX PRO 6000 in
+# PCIe 5 slots reach 22 GB/s (41 with eight, or behind switches), as the measured L40S in PCIe 4 slots do:
+# github.com/voipmonitor/rtx6kpro, hardware/pcie-bandwidth.md and optimization/nccl-tuning.md
+PCIE_USED = 32e9
 
 
 def exchanges_s(own: Deployment, accelerator: Accelerator, curves: Curves, rows: Floats) -> Floats:
@@ -26,12 +30,20 @@ def exchanges_s(own: Deployment, accelerator: Accelerator, curves: Curves, rows:
         count = sum(reductions(layer, own) for layer in own.spec.layers)
         total += count * all_reduce_s(payload, plan.tp, accelerator, curves)
     if plan.ep > 1:
-        moes = Counter(each.feed_forward for each in own.spec.layers if isinstance(each.feed_forward, MoE))
-        for moe, layers in moes.items():
-            total += 2 * layers * _all_to_all_s(own, moe, payload / plan.tp, accelerator, curves)
+        total += dispatches_s(own, accelerator, curves, rows)
     if plan.pp > 1:
         link = _link(accelerator, plan.tp * plan.dp * 2)
         total += (plan.pp - 1) * (SEND_S + payload / plan.tp / (BETWEEN_NODES * link.bandwidth))
+    return np.asarray((rows > 0) * total)
+
+
+def dispatches_s(own: Deployment, accelerator: Accelerator, curves: Curves, rows: Floats) -> Floats:
+    """Of rows to the devices that hold their experts, and back."""
+    total = np.zeros_like(rows)
+    payload = rows * own.spec.d_model * ACTIVATION_BYTES / own.plan.tp
+    moes = Counter(each.feed_forward for each in own.spec.layers if isinstance(each.feed_forward, MoE))
+    for moe, layers in moes.items():
+        total += 2 * layers * _all_to_all_s(own, moe, payload, accelerator, curves)
     return np.asarray((rows > 0) * total)
 
 
@@ -60,13 +72,18 @@ def all_reduce_s(payload: Floats, devices: int, accelerator: Accelerator, curves
 def _all_to_all_s(
     own: Deployment, moe: MoE, payload: Floats, accelerator: Accelerator, curves: Curves
 ) -> Floats:
-    """One way; a row goes once to each device that it needs, and the curve counts it for all of them."""
-    sent = payload * other_devices(moe, own.plan.ep)
+    """One way; a row goes once to each device that it needs, and the curve counts it for all of them. Over
+    PCIe all rows go to all devices, and sums of them back: kernels that send what is needed want NVLink or a
+    network (vLLM falls back on AgRsAll2AllManager: all-gather, reduce-scatter).
+    """
+    ep, curve = own.plan.ep, curves.exchange["all-to-all"]
+    sent = payload * other_devices(moe, ep)
     if own.plan.tp * own.plan.dp > accelerator.devices_per_node:
         return np.asarray(NODE_LATENCY_S + sent / (BETWEEN_NODES * accelerator.inter.bandwidth))
-    others = own.plan.ep - 1
-    total = sent * own.plan.ep / others  # a collective's payload, of which others/ep leave the device
-    return exchange_s(curves.exchange["all-to-all"], total, own.plan.ep, accelerator.intra)
+    if curve.link <= PCIE_USED:
+        sent = payload * (ep - 1)
+    total = sent * ep / (ep - 1)  # a collective's payload, of which others/ep leave the device
+    return exchange_s(curve, total, ep, accelerator.intra)
 
 
 def exchange_s(curve: ExchangeCurve, payload: Floats, devices: int, link: Link) -> Floats:
@@ -79,4 +96,5 @@ def exchange_s(curve: ExchangeCurve, payload: Floats, devices: int, link: Link) 
     inside = np.exp(np.interp(np.log(at), np.log(curve.payload), np.log(measured)))
     beyond = np.maximum(payload / curve.payload[-1], 1.0)
     least = measured[0]
-    return np.asarray(least + (inside * beyond - least) * (curve.link / link.bandwidth))
+    bandwidth = min(link.bandwidth, PCIE_USED) if curve.link <= PCIE_USED else link.bandwidth
+    return np.asarray(least + (inside * beyond - least) * (curve.link / bandwidth))

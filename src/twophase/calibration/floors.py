@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from twophase.calibration.mixers import Mix, mixes
 from twophase.cost import pass_times as columns
+from twophase.cost.dealt import Dealt
 from twophase.cost.deployment import Deployment, Stage, device_stages, kv_arithmetic
 from twophase.cost.operators import experts_read
 from twophase.cost.pass_times import PassTimes
@@ -51,6 +52,23 @@ def floor_times(own: Deployment, accelerator: Accelerator, max_rows: int, max_se
         logits_bytes=tp * head_bytes,
         roofs=devices * np.array([max(map(accelerator.peak, kinds)), accelerator.bandwidth]),
     )
+
+
+def dealt_floor(own: Deployment, accelerator: Accelerator, max_rows: int) -> Dealt:
+    """The routed experts' part of `floor_times`; no exchanges."""
+    rows, tp = np.arange(max_rows + 1.0), own.plan.tp
+    seconds, all_flops, all_bytes = np.zeros_like(rows), np.zeros_like(rows), np.zeros_like(rows)
+    for stage in flat_stages(own):
+        flops = {
+            kind: rows * a_row for (part, kind), a_row in stage.matrix_flops.items() if part == "experts"
+        }
+        read = np.zeros_like(rows)
+        for each in stage.experts:
+            read += (rows > 0) * experts_read(each, rows * own.plan.dp, "expected")
+        seconds += np.maximum(compute_seconds(flops, accelerator), read / accelerator.bandwidth)
+        all_flops += tp * np.asarray(sum(flops.values()))
+        all_bytes += tp * read
+    return Dealt(seconds, np.zeros_like(rows), all_flops, all_bytes)
 
 
 def flat_stages(own: Deployment) -> list[Stage]:

@@ -142,6 +142,14 @@ def rows_s(own: Device, known: Shares, host: EngineTimes, rows: Floats) -> Float
     return np.asarray(total + some * (host.pass_s + small + sends) + rows * (sent + scanned))
 
 
+def dealt_s(own: Deployment, accelerator: Accelerator, rows: Floats) -> tuple[Floats, Floats]:
+    """(experts, exchanges): of `rows_s`, what depends on all ranks' rows where experts are dealt out."""
+    device, known = device_of(own, accelerator), shares()
+    exchanges = (rows > 0) * known.exchange_s * device.exchanged
+    exchanges = exchanges + rows * device.exchanged_s / known.exchanged
+    return _experts_s(device, known, rows), np.asarray(exchanges)
+
+
 def mixed_s(own: Device, known: Shares, host: EngineTimes, rows: Floats) -> Floats:
     """The same where prompts' rows are among them: the host starts each kernel, and may be the slower one."""
     kinds = own.layers + own.moe_layers + own.latent_layers + own.recurrent_layers

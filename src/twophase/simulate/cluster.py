@@ -28,8 +28,10 @@ from twophase.simulate.cluster_books import (
     BANDWIDTH,
     DECODE,
     DECODE_TARGET,
+    END_RANK,
     EVENT_KIND,
     EVENT_REQUEST,
+    FIRST_RANK,
     FOLLOWER,
     HEAP_SIZE,
     KV_ARRIVES,
@@ -46,6 +48,8 @@ from twophase.simulate.cluster_books import (
     Cluster,
 )
 from twophase.simulate.events import pop, push
+from twophase.simulate.in_step import advance_in_step
+from twophase.simulate.one_pass import end_pass
 from twophase.simulate.replica import (
     DONE,
     advance,
@@ -58,8 +62,11 @@ FEW = 64  # of those who wait: more are not looked at one by one
 ROUNDING = 1 - 1e-9
 
 
-def advance_at(cluster: Cluster, i: int, until_s: float) -> int:
-    return advance(replica_at(cluster, i), until_s)
+def advance_group(cluster: Cluster, first: int, until_s: float) -> tuple[int, int]:
+    """A replica alone, or ranks in step from the first on."""
+    if cluster.groups[first, END_RANK] - first > 1:
+        return advance_in_step(cluster, first, until_s)
+    return advance(replica_at(cluster, first), until_s), first
 
 
 def submit_at(cluster: Cluster, i: int, request: int, moment: float) -> int:
@@ -73,11 +80,23 @@ def ready_at(cluster: Cluster, i: int) -> float:
     return float(clock_at(cluster, i)[ENDS_S] if counts_at(cluster, i)[IN_FLIGHT] > 0 else np.inf)
 
 
+def waits(cluster: Cluster, first: int) -> bool:
+    """No pass of the group runs, and someone has work."""
+    work = False
+    for i in range(first, cluster.groups[first, END_RANK]):
+        if counts_at(cluster, i)[IN_FLIGHT] > 0:
+            return False
+        work = work or has_work_at(cluster, i)
+    return work
+
+
 def advance_all(cluster: Cluster, until_s: float) -> tuple[int, int]:
-    for i in range(len(cluster.roles)):
-        code = advance_at(cluster, i, until_s)
+    first = 0
+    while first < len(cluster.roles):
+        code, which = advance_group(cluster, first, until_s)
         if code != DONE:
-            return code, i
+            return code, which
+        first = cluster.groups[first, END_RANK]
     return DONE, -1
 
 
@@ -117,24 +136,33 @@ def next_from_others_s(cluster: Cluster, i: int, moment: float, talks: bool) -> 
     return soonest
 
 
+def undisturbed_s(cluster: Cluster, first: int, moment: float, talks: bool) -> float:
+    """Before this nothing comes to the group from others' ends, nor does an end of its own matter."""
+    soonest = np.inf
+    for i in range(first, cluster.groups[first, END_RANK]):
+        soonest = min(soonest, next_from_others_s(cluster, i, moment, talks))
+        if (talks or cluster.roles[i] == PREFILL) and has_work_at(cluster, i):
+            soonest = min(soonest, cluster.soonest_s[i])
+    return soonest
+
+
 def begin_all(cluster: Cluster, talks: bool) -> tuple[int, int]:
     """Every idle replica with work goes on until something may come to it, or an end of its own matters."""
     moment = cluster.clock[TIME]
     for i in range(len(cluster.roles)):
-        if counts_at(cluster, i)[IN_FLIGHT] == 0 and has_work_at(cluster, i):
+        if has_work_at(cluster, i) and waits(cluster, cluster.groups[i, FIRST_RANK]):
             clock_at(cluster, i)[NOW] = max(clock_at(cluster, i)[NOW], moment)
             cluster.soonest_s[i] = next_end_s(replica_at(cluster, i), cluster.least_pass_s[i])
-    known = next_event_s(cluster)
-    for i in range(len(cluster.roles)):
-        if counts_at(cluster, i)[IN_FLIGHT] == 0 and has_work_at(cluster, i):
-            until = min(known, next_from_others_s(cluster, i, moment, talks))
-            if talks or cluster.roles[i] == PREFILL:
-                until = min(until, cluster.soonest_s[i])
+    known, first = next_event_s(cluster), 0
+    while first < len(cluster.roles):
+        if waits(cluster, first):
+            until = min(known, undisturbed_s(cluster, first, moment, talks))
             # a pass that ends just then stays in flight: it must be seen to end
             until = max(np.nextafter(until, -np.inf), np.nextafter(moment, np.inf))
-            code = advance_at(cluster, i, until)
+            code, which = advance_group(cluster, first, until)
             if code != DONE:
-                return code, i
+                return code, which
+        first = cluster.groups[first, END_RANK]
     return DONE, -1
 
 
@@ -178,7 +206,7 @@ def end_passes(cluster: Cluster, moment: float) -> None:
     for i in range(len(cluster.roles)):
         if ready_at(cluster, i) == moment:
             flight = counts_at(cluster, i)[IN_FLIGHT]
-            advance_at(cluster, i, moment)  # ends it, and begins none
+            end_pass(replica_at(cluster, i))
             note_ends(cluster, i, flight, moment)
 
 

@@ -41,6 +41,17 @@ TURN, KV_ARRIVES = range(2)  # EVENT_KIND
 TARGET, DECODE_TARGET, FOLLOWER = range(3)
 # columns of Cluster.transfers: seconds
 SENT_S, ARRIVED_S = range(2)
+# columns of Cluster.groups: of ranks that go in step, or of one replica that goes alone
+FIRST_RANK, END_RANK, OWN_POOL = range(3)  # replicas from FIRST_RANK to before END_RANK; place in dealt
+# columns of Cluster.steps: of the pass that a rank runs
+(
+    ALONE_S,  # seconds, without the others
+    STEP_S,  # with them
+    FIRST_GAP,  # of Passes.gaps that it wrote
+    GROWS_S,  # what each of the passes like it takes more than the one before: seconds, FLOPs, bytes
+    GROWS_FLOPS,
+    GROWS_BYTES,
+) = range(6)
 
 
 class Cluster(NamedTuple):
@@ -50,6 +61,9 @@ class Cluster(NamedTuple):
     floats: Floats
     where: Ints  # [replicas, fields, 3]
     roles: Ints  # [replicas]
+    groups: Ints  # [replicas, 3]
+    dealt: Floats  # [pools, 4, rows + 1]: twophase.cost.dealt, where a pool's ranks go in step
+    steps: Floats  # [replicas, 6]
     roots: Ints  # requests that follow no other, in order of arrival
     arrival_s: Floats  # of each request; of one that follows another, filled in when it is known
     think_s: Floats  # from the end of the one that it follows

@@ -6,12 +6,12 @@ from typing import Any
 
 from twophase.cost import pass_times
 from twophase.scheduler.compiling import can_compile, functions_of, link
-from twophase.simulate import arena, books, cluster, cluster_books, compiling, events, router
+from twophase.simulate import arena, books, cluster, cluster_books, compiling, events, in_step, router
 
-LINKED = (arena, events, router, cluster)  # each calls those before it
+LINKED = (arena, events, router, in_step, cluster)  # each calls those before it
 ENTRIES = {"serve_together"}
 # Whoever calls `advance` carries all its code, and optimizes it again: one caller is enough.
-ADVANCING = {"advance_at", "advance_all", "begin_all", "end_passes", "serve_cluster", "serve_linked"}
+ADVANCING = {"advance_all", "begin_all", "serve_cluster", "serve_linked"}
 # With Numba's counts of references: `replica_at` makes views of arrays, and gives them back.
 OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
 

@@ -53,6 +53,11 @@ class Pool:
     def devices(self) -> int:
         return self.count * self.own.plan.tp * self.own.plan.pp
 
+    @property
+    def ranks(self) -> int:
+        """Replicas that go in step with one another."""
+        return 1 if self.estimate.dealt is None else self.own.plan.dp
+
 
 def pool_of(
     model: Model,

@@ -41,6 +41,7 @@ from twophase.simulate.linking import compiled
 from twophase.simulate.merging import merged
 from twophase.simulate.outcome import Run, Served, growth_of, served_of
 from twophase.simulate.pools import Pool
+from twophase.simulate.ranks import dealt_of, groups_of, least_pass_s
 from twophase.simulate.replica import DONE, PASSES_FULL, SLOTS_FULL
 from twophase.simulate.setting_up import joined, new_replica, records_of, with_more_room, written
 from twophase.simulate.simulation import truncate
@@ -195,6 +196,9 @@ def cluster_of(
         floats=np.zeros(0),
         where=np.zeros((0, 0, 3), np.int64),
         roles=np.array([ROLES[pool.role] for pool in pools for _ in range(pool.count)], np.int64),
+        groups=groups_of(pools),
+        dealt=dealt_of(pools),
+        steps=np.zeros((replicas, 6)),
         roots=roots[np.argsort(workload.arrival_s[roots], kind="stable")],
         arrival_s=np.where(follows < 0, workload.arrival_s, np.nan),
         think_s=np.array(workload.arrival_s),
@@ -210,11 +214,6 @@ def cluster_of(
         counts=counts,
         clock=clock,
     )
-
-
-def least_pass_s(pool: Pool) -> float:
-    times = pool.estimate.times
-    return float(min(times.rows_s[1:].min(), times.decode_rows_s[1:].min()))
 
 
 def prompt_bytes(pool: Pool, workload: Workload) -> Floats:
