@@ -79,6 +79,7 @@ def reader(run: Run) -> dict[str, Any]:
 
 def test_long_prompts_and_short_answers_are_prefill_first(reader: dict[str, Any]) -> None:
     """Check question 4: prefix caching, FP8 arithmetic and attention kernels before decode-side tricks."""
+    assert reader["clock"]["provenance"] == "served"
     assert reader["aim"] == "ttft"
     assert reader["dominant"] == "prefill"
     order = [each["lever"] for each in reader["levers"]]

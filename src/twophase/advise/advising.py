@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from twophase.advise.changes import CHANGES, Change, Now, RefusedError
+from twophase.advise.diagnosis import Phase
 from twophase.advise.effects import Aim, Effect, effects, helps
 from twophase.advise.figures import GOOD, Figures, Trial, crowded, tried
 from twophase.advise.known import Known, known_levers
@@ -17,6 +18,7 @@ from twophase.advise.load import Load, crowd
 from twophase.advise.point import Point, point_of
 from twophase.advise.reasons import why
 from twophase.advise.setup import Setup, pools_of, seats_of
+from twophase.calibration.estimate import best_of
 from twophase.errors import InputError
 from twophase.simulate.pools import Pool
 from twophase.units import duration
@@ -52,6 +54,7 @@ class Advising:
     slo: tuple[tuple[str, float], ...]
     before: Figures
     point: Point
+    dominant: Phase  # takes most of the passes' time: at the load, or at full load where none was given
     full_prefill_share: float  # of the passes' time, where all requests come at once
     pool: Pool
     seats: int
@@ -74,10 +77,13 @@ def advise(
     if aim == "goodput" and not slo:
         raise InputError("--aim goodput counts requests within limits: give --slo ttft=500ms,tpot=30ms, too")
     report("simulating the deployment as it is", 0.0)
+    if setup.provenance is None:  # one clock for both sides, whichever accelerator a lever takes
+        setup = replace(setup, provenance=best_of(setup.accelerator, setup.preset.engine))
     notes = []
     pools = pools_of(setup, crowd(load, 1))
     full, at_most = crowded(setup, load, pools)
-    if load.rate is None and load.clients is None and load.recorded is None:
+    anywhere = load.rate is None and load.clients is None and load.recorded is None
+    if anywhere:
         most = at_most.requests
         if not most > 0:
             raise InputError("no such request can be served: its KV cache does not fit")
@@ -103,6 +109,8 @@ def advise(
         slo=tuple(slo),
         before=before.figures,
         point=now.point,
+        # a rate that nobody gave must not decide: few requests make small batches, and so much of decode
+        dominant=busiest.dominant if anywhere else now.point.dominant,
         full_prefill_share=busiest.prefill_share,
         pool=now.pool,
         seats=now.seats,

@@ -109,9 +109,12 @@ def advise(
     speculate: Annotated[int, typer.Option(metavar="K", help="Drafts that are verified already.")] = 0,
     replicas: Annotated[int, typer.Option(metavar="N", help="Engines that share the load.")] = 1,
     clock: Annotated[
-        Literal["floor", "curves"],
-        typer.Option(help="Passes by arithmetic alone, or by kernels' measured curves."),
-    ] = "curves",
+        Literal["floor", "curves", "served"] | None,
+        typer.Option(
+            help="Passes by arithmetic alone, by kernels' measured curves, by engines' measured serving.",
+            show_default="served where it was fitted, else curves",
+        ),
+    ] = None,
     calibration: CalibrationOption = None,
     json: JsonOption = False,
     plain: PlainOption = False,

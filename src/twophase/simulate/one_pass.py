@@ -29,7 +29,7 @@ from twophase.simulate.books import (
     BYTES,
     CACHED,
     CONTEXT_BEFORE,
-    CONTEXT_TOKENS,
+    DECODE_CONTEXT,
     DECODE_ROWS,
     DECODES,
     DRAFT_TOKENS,
@@ -149,10 +149,10 @@ def start_pass(replica: Replica, spans: int, until_s: float) -> bool:
         if wanted > 0 and request[OUTPUT] > 0:
             later += 1
             row[STEADY] += replica.last_s[slot] == clock[NOW]
-        row[CONTEXT_TOKENS] += context
         if decodes(state, slot):
             row[DECODES] += 1
             row[DECODE_ROWS] += new
+            row[DECODE_CONTEXT] += context
         else:
             row[PROMPTS] += 1
             row[PROMPT_ROWS] += new
