@@ -208,9 +208,10 @@ def load_of(values: dict[str, Any], given: set[str], slo: Any) -> Any:
 
 
 def answered(question: "Question", out: Path | None, processes: int | None, ray: str | None) -> "Answer":
+    from twophase.hardware.cores import cores
     from twophase.plan.answer import answer
     from twophase.plan.ledger import Ledger
-    from twophase.plan.workers import cores, local, on_ray
+    from twophase.plan.workers import local, on_ray
 
     working = on_ray(question, ray) if ray is not None else local(question, processes or cores())
     with working as work, progress_bar() as report:

@@ -1,7 +1,6 @@
 """The work of a plan on all cores, or on a Ray cluster: pieces go out in order and come back in order."""
 
 import multiprocessing
-import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -129,7 +128,3 @@ def connected(address: str) -> Any:
     except Exception as error:
         raise InputError(f"--ray {address}: no cluster answers there: {str(error).splitlines()[0]}") from None
     return ray
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
