@@ -22,7 +22,7 @@ from twophase.cli.deployment import (
 )
 from twophase.cli.fit import bytes_of
 from twophase.cli.options import JsonOption, PlainOption
-from twophase.cli.progress import progress_bar
+from twophase.cli.progress import progress_bar, simulator_shown
 from twophase.cli.serving_options import (
     AcceptanceOption,
     CalibrationOption,
@@ -128,9 +128,9 @@ def advise(
     require_sound(values, {name for name in values if from_user(context, name)})
     limits = limits_of(slo)
     load, notes = load_of(values)
-    from twophase.advise.advising import advise as weigh
+    with progress_bar() as report, simulator_shown(report):
+        from twophase.advise.advising import advise as weigh
 
-    with progress_bar() as report:
         own = weigh(
             setup_of(values),
             load,
