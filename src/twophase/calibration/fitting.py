@@ -19,6 +19,7 @@ from twophase.hardware.accelerator import Accelerator
 
 Floats = NDArray[np.float64]
 FEWEST = 4  # passes
+SPARE = 8  # more passes than coefficients that they tell, from which on what is left over tells the error
 PRIOR = 0.05  # a coefficient that doubles its part, or adds half a pass, weighs as much as so many points
 BEATEN = 0.98  # of the floor: a pass faster than that was not of this model on this machine
 
@@ -39,14 +40,18 @@ def calibrate(
     logits = max(each.logits for each in passes)
     floor = floor_times(own, accelerator, rows, logits)
     require_possible(floor, passes, own, accelerator)
-    curves = curve_times(own, accelerator, curves_of(accelerator), engine, rows, logits)
+    measured = curves_of(accelerator)
+    curves = curve_times(own, accelerator, measured, engine, rows, logits)
     bases: tuple[tuple[Base, PassTimes], ...] = (("curves", curves), ("floor", floor))
     found = []
     for base, times in bases:
-        coefficients, ratio = _fit(times, passes)
-        found.append((float(np.quantile(np.abs(1 / ratio - 1), 0.9)), base, coefficients, ratio))
-    p90, base, coefficients, ratio = min(found, key=lambda each: each[0])
+        coefficients, told, ratio = _fit(times, passes)
+        found.append((float(np.quantile(np.abs(1 / ratio - 1), 0.9)), base, coefficients, told, ratio))
+    p90, base, coefficients, told, ratio = min(found, key=lambda each: each[0])
     low, high = np.quantile(ratio, [0.1, 0.9])
+    known = len(passes) >= told + SPARE
+    if not known:  # a curve through all of a few points: no surer than without them
+        low, high = min(low, measured.interval[0]), max(high, measured.interval[1])
     return Calibration(
         coefficients=coefficients,
         base=base,
@@ -54,8 +59,8 @@ def calibrate(
         accelerator=accelerator.name,
         engine=engine,
         passes=len(passes),
-        median_error=float(np.median(np.abs(1 / ratio - 1))),
-        p90_error=p90,
+        median_error=float(np.median(np.abs(1 / ratio - 1))) if known else None,
+        p90_error=p90 if known else None,
         interval=(float(low), float(high)),
         most_rows=rows,
         most_context=max(int(each.shape[:, 1].max()) for each in passes),
@@ -78,15 +83,16 @@ def require_possible(
         )
 
 
-def _fit(times: PassTimes, passes: Sequence[Measured]) -> tuple[Coefficients, Floats]:
-    """(coefficients, measured over estimated of each pass)."""
+def _fit(times: PassTimes, passes: Sequence[Measured]) -> tuple[Coefficients, int, Floats]:
+    """(coefficients, how many of them the passes tell of, measured over estimated of each pass)."""
     design = np.array([parts(times, each.shape, each.logits) for each in passes])
     seconds = np.array([each.seconds for each in passes])
     values = affine(design, seconds, prior=_prior(design, seconds))
     unseen = ~design.any(axis=0)
     default = np.array([getattr(Coefficients(), name) for name in NAMES])
     values = np.where(unseen, default, values)
-    return Coefficients(**dict(zip(NAMES, map(float, values), strict=True))), seconds / (design @ values)
+    coefficients = Coefficients(**dict(zip(NAMES, map(float, values), strict=True)))
+    return coefficients, int(np.count_nonzero(~unseen)), seconds / (design @ values)
 
 
 def _prior(design: Floats, seconds: Floats) -> Floats:

@@ -207,7 +207,9 @@ def simulate(
         require_writable("--html", html)
     if out is not None:
         from twophase.cli.bench_end import keeping_place
+        from twophase.meter.tables import polars
 
+        polars()  # before the simulation whose requests it is to keep, not after it
         keeping_place(out)
     limits: tuple[Limit, ...] = ()
     if slo is not None:
