@@ -64,7 +64,7 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 def test_sigterm_ends_the_processes_too(tmp_path: Path) -> None:
-    """A worker that went on would keep stderr open, and this would not end; lost semaphores are told there."""
+    """A worker that went on would keep stderr open, and this would wait; lost semaphores are told there."""
     script = tmp_path / "ended.py"
     here = Path(__file__).parent
     script.write_text(f"import sys\nsys.path.insert(0, {str(here)!r})\n{ENDED}")
