@@ -167,7 +167,7 @@ def diagnosis(machine: Machine, prompt: int, output: int, **named: object) -> Di
         fit=fit,
         request=request,
         roofs=roofs,
-        weight_format="bf16",
+        narrower={"int8": 8 / 16, "int4": (4 + 20 / 128) / 16},
         weight_bytes=weights,
         kv_bytes_per_token=kv,
     )

@@ -28,7 +28,9 @@ from twophase.engine.measure import (
     time_prefills,
 )
 from twophase.engine.open import OpenModel, require_window
+from twophase.engine.packer import Format
 from twophase.engine.sampling import GREEDY
+from twophase.engine.storage import share_left
 from twophase.hardware.probe import cpu_name
 from twophase.kernels.tile import instructions
 from twophase.model.cache import kv_bytes_per_token
@@ -110,7 +112,7 @@ def diagnose(
         fit=fit,
         request=request,
         roofs=roofs,
-        weight_format=model.weights,
+        narrower=_narrower(model),
         weight_bytes=network.arena.nbytes,
         kv_bytes_per_token=kv_bytes,
     )
@@ -129,6 +131,13 @@ def diagnose(
         seconds=time.perf_counter() - started,
         notes=(*model.notes, *_notes(roofs, request, [*prefills, *decodes])),
     )
+
+
+def _narrower(model: OpenModel) -> dict[str, float]:
+    """Formats of our engine, with its scales and the head that it keeps wider."""
+    formats: tuple[Format, ...] = ("int8", "int4")
+    left = {each: share_left(model.spec, model.network.compute, model.weights, each) for each in formats}
+    return {name: share for name, share in left.items() if share < 1}
 
 
 def _batch_then_context(timed: Timed) -> tuple[int, int]:

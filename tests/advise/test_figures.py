@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from twophase.advise.figures import closed_rates, rates, weighted_quantile
+from twophase.advise.figures import closed_rates, last_that, rates, weighted_quantile
 from twophase.advise.load import Asked
 from twophase.simulate.books import FINISHED, OUTCOME, PRODUCED
 
@@ -50,3 +52,22 @@ def test_a_quantile_of_counted_values() -> None:
     """98 gaps of 1, one of 5, one of 9: the 99th of a hundred."""
     assert weighted_quantile(np.array([9.0, 1.0, 5.0]), np.array([1.0, 98.0, 1.0])) == 5.0
     assert weighted_quantile(np.array([]), np.array([])) == 0.0
+
+
+@given(st.integers(1, 200), st.data())
+def test_the_last_that_holds(count: int, data: st.DataObject) -> None:
+    """Wherever it is looked for; near it few are tried."""
+    last = data.draw(st.integers(0, count))
+    near = data.draw(st.none() | st.integers(-5, 2 * count))
+    tried: list[int] = []
+
+    def holds(at: int) -> bool:
+        tried.append(at)
+        return at <= last
+
+    assert last_that(holds, count, near) == last
+    assert len(set(tried)) == len(tried)
+    assert all(1 <= each <= count for each in tried)
+    assert len(tried) <= (8 if near is None else 16)  # 2^8 > 200, and twice as many steps to come near
+    if near == last:
+        assert len(tried) <= 2

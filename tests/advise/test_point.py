@@ -1,11 +1,18 @@
 """A prompt and a decode pass of a made-up machine, added up by hand."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
-from twophase.advise.point import around, decode_work, prompt_work
+from twophase.advise.point import around, decode_work, phase_seconds, prompt_work
 from twophase.cost import pass_times as columns
 from twophase.cost.pass_times import PassTimes
+from twophase.scheduler.request import Limits
+from twophase.simulate.books import DECODES, PROMPTS
+from twophase.simulate.driven import simulate_with
+from twophase.simulate.setting_up import requests_of
+from twophase.simulate.simulation import Simulation, simulate_replica
 
 PEAK, BANDWIDTH = 1e12, 1e9
 WEIGHTS, ROW_FLOPS, PAIR_FLOPS, TOKEN_BYTES = 1e6, 1e9, 1e4, 100.0
@@ -71,3 +78,18 @@ def test_requests_in_flight_by_littles_law() -> None:
     in_flight, service = around(times(), 100, 10, 1024, 64, 0.1)
     assert in_flight == 1.0
     assert service == pytest.approx(0.102 + 10 * (3e-3 + 105e-6) + 0.1 * 10 * 3.1e-3 * 0.102, rel=0.01)
+
+
+@pytest.mark.parametrize("simulate", [simulate_with, simulate_replica])
+def test_a_mixed_pass_shares_out_its_context(simulate: Callable[..., Simulation]) -> None:
+    """One decodes while a prompt of 100 comes in chunks of 24: 24, 48, 72 and 96 tokens of context are the
+    prompt's own. Five passes have both; the first decode saw 8 tokens, those see 9 to 13."""
+    requests = requests_of([0.0, 0.012], [8, 100], [20, 1])
+    limits = Limits(blocks=64, context_length=128, max_sequences=4, max_tokens=25)
+    made = (requests, limits, times())
+    done = simulate("decode-first", *made) if simulate is simulate_with else simulate(*made, "decode-first")
+    seconds, decoding, counts = phase_seconds(times(), done.passes)
+    mixed = (counts[:, PROMPTS] > 0) & (counts[:, DECODES] > 0)
+    assert mixed.sum() == 5
+    assert decoding[mixed].sum() == pytest.approx(5 * 3e-3 + (9 + 10 + 11 + 12 + 13) * 1e-6)
+    assert (decoding[~mixed] == np.where(counts[~mixed, DECODES] > 0, seconds[~mixed], 0)).all()

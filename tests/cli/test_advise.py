@@ -79,6 +79,15 @@ def reader(run: Run) -> dict[str, Any]:
 
 def test_long_prompts_and_short_answers_are_prefill_first(reader: dict[str, Any]) -> None:
     """Check question 4: prefix caching, FP8 arithmetic and attention kernels before decode-side tricks."""
+    assert reader["clock"]["provenance"] == "served"
+    require_prefill_first(reader)
+
+
+def test_prefill_first_by_kernels_curves_too(run: Run) -> None:
+    require_prefill_first(document(run, "llama-3.1-8b", "--gpu", "h100-sxm", *READER, "--clock", "curves"))
+
+
+def require_prefill_first(reader: dict[str, Any]) -> None:
     assert reader["aim"] == "ttft"
     assert reader["dominant"] == "prefill"
     order = [each["lever"] for each in reader["levers"]]

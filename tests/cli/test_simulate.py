@@ -1,6 +1,7 @@
 """twophase simulate: what it prints, keeps and refuses."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -136,7 +137,7 @@ def test_bad_lines_are_named_or_skipped(run: Run, tmp_path: Path) -> None:
     status, text, _ = run("simulate", "llama-3.1-8b", "--trace", trace, "--skip-bad")
     assert status == 0
     assert "2 of 2 requests finished" in text
-    assert "1 bad lines are skipped: 3" in text
+    assert "1 bad line is skipped: 3" in text
 
 
 @pytest.mark.parametrize(
@@ -201,3 +202,17 @@ def test_a_seed_in_letters_is_its_own() -> None:
     assert number_of("17") == 17
     assert len({number_of(f"seed {i}") for i in range(1000)}) == 1000
     assert number_of("²") != number_of("2")  # a digit, and no number
+
+
+def test_a_run_that_cannot_be_kept_is_not_simulated(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def simulated(*arguments: object) -> None:
+        raise AssertionError("the simulation ran")
+
+    monkeypatch.setitem(sys.modules, "polars", None)
+    monkeypatch.setattr("twophase.cli.simulate.simulated", simulated)
+    status, out, err = run(*SMALL, "-o", tmp_path / "kept")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "polars" in err and "meter" in err
+    assert not (tmp_path / "kept").exists()

@@ -288,7 +288,7 @@ def test_what_a_trace_leaves_out_is_told(
         assert "line 4" in called(monkeypatch, capsys, timed.url, *options)[2]
         status, out, _ = called(monkeypatch, capsys, timed.url, *options, "--skip-bad")
     assert status == 0 and "1 of 1 requests finished" in out
-    assert "bad lines are skipped: 4" in out and "without prompt or answer are left out" in out
+    assert "bad line is skipped: 4" in out and "without prompt or answer is left out" in out
 
 
 def test_nobody_there_is_one_line(

@@ -112,7 +112,7 @@ def test_met_09_samples_of_unlike_size_are_no_comparison() -> None:
     assert {found.verdict(each) for each in found.differences} == {"samples differ"}
     runs = [Compared("a", base, summarise(base), None), Compared("b", other, summarise(other), found)]
     told = " ".join(plain(runs).split())
-    assert "No comparison: 80 requests finished in the base and 40 in this run" in told
+    assert "No verdict on these differences: 80 requests finished in the base and 40 in this run" in told
     assert "slower" not in told and "faster" not in told
     same = compare(base, replace(base, replies=other.replies + other.replies))  # as many, though others
     assert not same.unequal

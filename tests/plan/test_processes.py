@@ -1,4 +1,9 @@
-"""The same work on a Ray cluster: a local one, where Ray is installed."""
+"""Work in other processes: it ends with the one that began it, and is the same on a Ray cluster."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from plan_questions import SMALL, nothing, question
@@ -7,7 +12,7 @@ from twophase.errors import InputError
 from twophase.plan.ledger import Ledger
 from twophase.plan.search import cheapest, look
 from twophase.plan.space import Space
-from twophase.plan.workers import local, on_ray
+from twophase.plan.workers import ended_in_order, local, on_ray
 
 
 def one_gpu() -> Space:
@@ -40,3 +45,41 @@ def test_no_ray() -> None:
     except ModuleNotFoundError:
         with pytest.raises(InputError, match=r"twophase\[ray\]"), on_ray(question(), "auto"):
             pass
+
+
+ENDED = """
+import os, signal
+from plan_questions import question
+from twophase.plan.search import look
+from twophase.plan.workers import local
+
+if __name__ == "__main__":
+    own = question()
+    with local(own, 2) as work:
+        look(own, work, lambda doing, share: None)
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+def test_sigterm_ends_the_processes_too(tmp_path: Path) -> None:
+    """A worker that went on would keep stderr open, and this would wait; lost semaphores are told there."""
+    script = tmp_path / "ended.py"
+    here = Path(__file__).parent
+    script.write_text(f"import sys\nsys.path.insert(0, {str(here)!r})\n{ENDED}")
+    done = subprocess.run([sys.executable, script], check=False, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "")
+
+
+def test_whoever_listened_before_listens_again() -> None:
+    heard: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+    try:
+        with pytest.raises(SystemExit, match="143"), ended_in_order():
+            signal.raise_signal(signal.SIGTERM)
+        assert not heard
+        signal.raise_signal(signal.SIGTERM)
+        assert heard == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -117,7 +117,7 @@ def test_hash_ids_that_are_no_whole_numbers_are_refused_by_line(tmp_path: Path, 
     with pytest.raises(InputError, match=r"m\.jsonl, line 2: hash_ids .*: a list of whole numbers"):
         read_trace(path)
     found = read_trace(path, skip_bad=True)
-    assert found.notes == ("1 bad lines are skipped: 2",)
+    assert found.notes == ("1 bad line is skipped: 2",)
     assert isinstance(found.content, Blocks)
     assert found.content.ids.tolist() == [0, 1, 2]
 
@@ -140,7 +140,7 @@ def test_bad_lines_are_skipped_and_counted_where_asked(tmp_path: Path) -> None:
     assert found.arrival_s.tolist() == [0, 4]
     assert found.notes == (
         "3 bad lines are skipped: 3, 4, 6",
-        "1 requests without prompt or answer are left out",
+        "1 request without prompt or answer is left out",
     )
 
 
@@ -181,3 +181,24 @@ def test_published_traces_have_their_published_statistics() -> None:
         assert trace.prompt_tokens.mean() == pytest.approx(known[name]["inp"]["mean"], abs=0.06)
         gaps = np.diff(trace.arrival_s)
         assert gaps.std() / gaps.mean() == pytest.approx(known[name]["cv"], abs=0.02)
+
+
+def test_times_of_day_are_brought_to_utc(tmp_path: Path) -> None:
+    """Midnight in Paris comes two hours before that of London in summer (written Z), five before Brazil's."""
+    path = tmp_path / "zones.csv"
+    times = ("2024-05-10 03:00:00+0300", "2024-05-10T00:00:00Z", "2024-05-10 00:00:00+02:00")
+    times += ("2024-05-10 00:00:00.5-03:00", "2024-05-10 00:00:01")
+    rows = "\n".join(f"{each},{number},1" for number, each in enumerate(times, 1))
+    path.write_text(f"TIMESTAMP,ContextTokens,GeneratedTokens\n{rows}\n")
+    found = read_trace(path)
+    assert found.prompt_tokens.tolist() == [3, 1, 2, 5, 4]
+    assert found.arrival_s.tolist() == pytest.approx([0, 7200, 7200, 7201, 18000.5])
+
+
+def test_lengths_need_no_times(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("arrival_s,prompt_tokens,output_tokens\n?,10,20\n-4,11,21\n")
+    assert [each.tolist() for each in read_lengths(path)] == [[10, 11], [20, 21]]
+    path.write_text("arrival_s,prompt_tokens,output_tokens\n0,?,20\n")
+    with pytest.raises(InputError, match=r"line 2: prompt_tokens '\?', output_tokens '20': two counts"):
+        read_lengths(path)

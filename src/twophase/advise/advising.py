@@ -6,18 +6,22 @@ for each in own.levers:
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from twophase.advise.changes import CHANGES, Change, Now, RefusedError
+from twophase.advise.diagnosis import Phase
 from twophase.advise.effects import Aim, Effect, effects, helps
-from twophase.advise.figures import GOOD, Figures, Trial, crowded, tried
+from twophase.advise.figures import GOOD, Figures, Rates, Trial, crowded, part_of, tried
 from twophase.advise.known import Known, known_levers
 from twophase.advise.load import Load, crowd
 from twophase.advise.point import Point, point_of
 from twophase.advise.reasons import why
 from twophase.advise.setup import Setup, pools_of, seats_of
+from twophase.calibration.estimate import best_of
 from twophase.errors import InputError
+from twophase.hardware.cores import cores
 from twophase.simulate.pools import Pool
 from twophase.units import duration
 
@@ -52,6 +56,7 @@ class Advising:
     slo: tuple[tuple[str, float], ...]
     before: Figures
     point: Point
+    dominant: Phase  # takes most of the passes' time: at the load, or at full load where none was given
     full_prefill_share: float  # of the passes' time, where all requests come at once
     pool: Pool
     seats: int
@@ -74,10 +79,13 @@ def advise(
     if aim == "goodput" and not slo:
         raise InputError("--aim goodput counts requests within limits: give --slo ttft=500ms,tpot=30ms, too")
     report("simulating the deployment as it is", 0.0)
+    if setup.provenance is None:  # one clock for both sides, whichever accelerator a lever takes
+        setup = replace(setup, provenance=best_of(setup.accelerator, setup.preset.engine))
     notes = []
     pools = pools_of(setup, crowd(load, 1))
     full, at_most = crowded(setup, load, pools)
-    if load.rate is None and load.clients is None and load.recorded is None:
+    anywhere = load.rate is None and load.clients is None and load.recorded is None
+    if anywhere:
         most = at_most.requests
         if not most > 0:
             raise InputError("no such request can be served: its KV cache does not fit")
@@ -85,17 +93,15 @@ def advise(
         notes.append(
             f"No --rate was given: requests come at {BUSY:.0%} of what is served at most, {load.rate:.3g}/s"
         )
-    before = tried(setup, load, slo, most_good=aim == "goodput" or (aim is None and bool(slo)))
+    most_good = aim == "goodput" or (aim is None and bool(slo))
+    before = tried(setup, load, slo, most_good=most_good, most=at_most)
     now = standing(setup, load, before, shared, acceptance)
     busiest = point_of(full, load.prompt_tokens, load.output_tokens, now.pool.limits.budget)
     if aim is None:
         aim = "goodput" if slo else "ttft" if busiest.dominant == "prefill" else "itl"
         said = "limits were given" if slo else f"{busiest.dominant} takes most of the time of full passes"
         notes.append(f"No --aim was given: levers are ranked by {aim}, as {said}")
-    levers = []
-    for at, (key, known) in enumerate(known_levers().items()):
-        report(known.title, (at + 1) / (len(CHANGES) + 1))
-        levers.append(judged(known, CHANGES[key], now, before.figures, aim, slo))
+    levers = all_judged(now, before.figures, aim, slo, report)
     return Advising(
         setup=setup,
         load=load,
@@ -103,6 +109,8 @@ def advise(
         slo=tuple(slo),
         before=before.figures,
         point=now.point,
+        # a rate that nobody gave must not decide: few requests make small batches, and so much of decode
+        dominant=busiest.dominant if anywhere else now.point.dominant,
         full_prefill_share=busiest.prefill_share,
         pool=now.pool,
         seats=now.seats,
@@ -110,6 +118,27 @@ def advise(
         levers=tuple(sorted(levers, key=lambda each: rank(each, aim))),
         notes=(*notes, *noted(before)),
     )
+
+
+def all_judged(
+    now: Now, before: Figures, aim: Aim, slo: Sequence[tuple[str, float]], report: Report
+) -> list[Lever]:
+    """On all cores: the compiled loops let other threads run. One is enough for what isn't compiled."""
+    listed = known_levers()
+    with ThreadPoolExecutor(cores()) as threads:
+        pending = [
+            threads.submit(judged, known, CHANGES[key], now, before, aim, slo)
+            for key, known in listed.items()
+        ]
+        try:
+            levers: list[Lever] = []
+            for known, each in zip(listed.values(), pending, strict=True):
+                report(known.title, (len(levers) + 1) / (len(pending) + 1))
+                levers.append(each.result())
+        except BaseException:
+            threads.shutdown(cancel_futures=True)
+            raise
+    return levers
 
 
 def rank(own: Lever, aim: Aim) -> tuple[bool, bool, float, float]:
@@ -131,7 +160,8 @@ def judged(
 ) -> Lever:
     try:
         made = change(now)
-        trial = tried(made.setup, made.load, slo, most_good=aim == "goodput")
+        near = part_of(before)
+        trial = tried(made.setup, made.load, slo, most_good=aim == "goodput", near=near)
     except (RefusedError, InputError) as refusal:
         blank = Change(now.setup, now.load)
         return _lever(known, blank, why=f"{str(refusal)[0].upper()}{str(refusal)[1:]}.")
@@ -139,7 +169,7 @@ def judged(
     found = effects(before, trial.figures, now.pool.estimate.interval, other_kernels=made.other_kernels)
     said = why(known.lever, now, after)
     if made.rival is not None:
-        other = tried(made.rival, made.load, slo).figures
+        other = tried(made.rival, made.load, slo, most=Rates(0.0, 0.0, 0)).figures  # at the load is enough
         said += (
             f"; {made.rival.devices} such devices as replicas of both give TTFT {duration(other.ttft_s)}, "
             f"ITL {duration(other.itl_s)}"

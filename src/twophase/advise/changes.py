@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 
+from twophase.advise.known import DRAFTS
 from twophase.advise.load import Load
 from twophase.advise.machines import with_more
 from twophase.advise.point import Point
@@ -14,7 +15,6 @@ from twophase.model.formats import KV_FORMATS
 from twophase.model.quantization import uniform
 from twophase.simulate.pools import Pool
 
-DRAFTS = 3  # of speculative decoding
 LEAST_CHUNK, SMALLER = 512, 4
 MOST_OF_KERNELS = f"kernels at {REACHABLE:.0%} of their floor's speed, the most to hope for"
 
@@ -106,7 +106,6 @@ def speculation(now: Now) -> Change:
         replace(now.setup, drafts=DRAFTS, acceptance=now.acceptance),
         now.load,
         assumed=f"{DRAFTS} drafts a pass, free to make, each accepted with chance {now.acceptance:g}",
-        flags={"drafts": DRAFTS},
     )
 
 

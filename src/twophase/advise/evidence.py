@@ -42,11 +42,6 @@ class PhaseCost:
     def mbu(self) -> float:
         return share(self.memory_s, self.measured_s)
 
-    @property
-    def attained(self) -> float:
-        """Share of the floor's speed."""
-        return share(self.floor_s, self.measured_s)
-
     def saved_s(self, *, compute_s: float | None = None, memory_s: float | None = None) -> float:
         """What a new floor takes off the old one. The gap between floor and measured stays as it is."""
         compute = self.compute_s if compute_s is None else compute_s

@@ -1,6 +1,6 @@
 """What a simulated deployment gives its users, and what it takes: the figures that a lever moves."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +15,8 @@ from twophase.simulate.pools import Pool
 
 Floats = NDArray[np.float64]
 TAIL, PARTS = 0.99, 5
-GOOD, HALVINGS = 0.9, 7  # share of requests that must meet the limits; of the search for the rate
+GOOD = 0.9  # share of requests that must meet the limits
+FASTEST, RATES = 1.25, 128  # rates that are tried: equal parts of so many times the most that is served
 METRICS = ("ttft", "tpot", "e2e")  # that an SLO can limit
 
 
@@ -63,39 +64,70 @@ class Trial:
     asked: Asked
 
 
-def tried(own: Setup, load: Load, slo: Sequence[tuple[str, float]], *, most_good: bool = False) -> Trial:
-    """Two simulations: at the load, and of a crowd; with `most_good` some more, for the rate up to which the
-    limits are met. InputError where the model does not fit.
+def tried(
+    own: Setup,
+    load: Load,
+    slo: Sequence[tuple[str, float]],
+    *,
+    most_good: bool = False,
+    near: int | None = None,
+    most: Rates | None = None,
+) -> Trial:
+    """Two simulations: at the load, and of a crowd, unless `most` says what that gives; with `most_good` some
+    more, for the rate up to which the limits are met, looked for `near`. InputError where the model does not
+    fit.
     """
     pools = pools_of(own, crowd(load, 1))
     made = asked(load, *in_flight(pools[-1], load))
     run = served(own, pools, made.workload)
-    most = closed_rates(run, made, load.clients) if load.clients else crowded(own, load, pools)[1]
+    if load.clients:
+        most = closed_rates(run, made, load.clients)
+    elif most is None:
+        most = crowded(own, load, pools)[1]
     found = figures_of(own, run, made, most, slo, load)
     if most_good:
-        at_most = found.goodput_per_s if load.clients is not None else best_rate(own, load, pools, most, slo)
+        at_most = found.goodput_per_s
+        if load.clients is None:
+            at_most = best_rate(own, load, pools, most, slo, near)
         found = replace(found, most_good_per_s=at_most)
     return Trial(found, pools, run, made)
 
 
 def best_rate(
-    own: Setup, load: Load, pools: list[Pool], most: Rates, slo: Sequence[tuple[str, float]]
+    own: Setup, load: Load, pools: list[Pool], most: Rates, slo: Sequence[tuple[str, float]], near: int | None
 ) -> float:
-    """Requests a second up to which GOOD of them meet the limits, by halving; 0 where none does."""
+    """Requests a second up to which GOOD of them meet the limits; 0 where none does."""
 
-    def meets(rate: float) -> bool:
-        faster = at_rate(load, rate)
+    def meets(part: int) -> bool:
+        faster = at_rate(load, part * a_part)
         made = asked(faster, *in_flight(pools[-1], faster))
         good = figures_of(own, served(own, pools, made.workload), made, most, slo, faster).good
         return good is not None and good >= GOOD
 
-    low, high = 0.0, 1.25 * most.requests
-    if meets(high):
-        return high
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if meets(middle) else (low, middle)
+    a_part = FASTEST * most.requests / RATES
+    return last_that(meets, RATES, near) * a_part if a_part else 0.0
+
+
+def last_that(holds: Callable[[int], bool], count: int, near: int | None = None) -> int:
+    """The last of 1 .. count that holds, where all before it do; 0: none. By halving, or in growing steps
+    from `near`, then by halving: cheaper where it lies there.
+    """
+    low, high, step = 0, count + 1, count if near is None else 1
+    at = (low + high) // 2 if near is None else min(max(1, near), count)
+    while high - low > 1:
+        if holds(at):
+            low, ahead = at, at + step
+        else:
+            high, ahead = at, at - step
+        step *= 2
+        at = ahead if low < ahead < high and (low == 0 or high > count) else (low + high) // 2
     return low
+
+
+def part_of(made: Figures) -> int | None:
+    """Where among the rates the best one was found."""
+    found, most = made.most_good_per_s, made.requests_per_s
+    return round(found / most / FASTEST * RATES) if found and most else None
 
 
 def at_rate(load: Load, rate: float) -> Load:

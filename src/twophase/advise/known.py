@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from twophase.advise.diagnosis import Kind, Phase
 
 ENGINES = ("vllm", "sglang", "ours")
+DRAFTS = 3  # of speculative decoding, a pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Known:
 
     def filled(self, values: Mapping[str, object]) -> "Filled":
         """With numbers in its words; N where they aren't known."""
-        known = {"drafts": 3, "sequences": "N", "tokens": "N", "tp": "N", "pp": "N", "factor": "more"}
+        known = {"drafts": DRAFTS, "sequences": "N", "tokens": "N", "tp": "N", "pp": "N", "factor": "more"}
         known |= {key: f"{value:g}" if isinstance(value, float) else value for key, value in values.items()}
         price = {name: text.format(**known) for name, text in asdict(self.price).items() if text}
         return Filled(price, {engine: text.format(**known) for engine, text in self.flags.items()})

@@ -5,19 +5,18 @@ The gap between measured and floor stays as measured, except in the levers that 
 what the bytes and operations alone promise: T / (T - saved) over the measured split (Amdahl).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from twophase.advise.bend import ttft_at
 from twophase.advise.diagnosis import Advice, Kind, Phase
-from twophase.advise.evidence import Evidence, PhaseCost, batch_series, line
-from twophase.advise.known import known_levers
-from twophase.model.formats import FORMATS
+from twophase.advise.evidence import Evidence, PhaseCost, batch_series, line, share
+from twophase.advise.known import DRAFTS, known_levers
 from twophase.units import count, duration, percent, quantity, significant, times
 
 MIN_GAIN = 1.1  # less than a tenth drowns in how much machines wander
 REACHABLE = 0.9  # good kernels run at this share of the floor's speed
-BITS = {name: each.bits_per_weight for name, each in FORMATS.items()}  # scales included
-DRAFTS, ACCEPTANCE = 3, 0.7  # of speculative decoding: drafts a pass, chance that one is accepted
+ACCEPTANCE = 0.7  # of speculative decoding: chance that a draft is accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +27,13 @@ class Saving:
     decode_s: float = 0.0
 
 
-def all_levers(case: Evidence, weight_format: str) -> list[Advice]:
+def all_levers(case: Evidence, narrower: Mapping[str, float]) -> list[Advice]:
     """Those of the list that measured passes tell about, in no order. What acts on a load (chunks, policies,
-    more devices, phases apart) doesn't move one request alone: `advise` simulates it.
+    more devices, phases apart) doesn't move one request alone: `advise` simulates it. `narrower`: by format
+    of the weights, the share of their bytes that is left.
     """
     found = {
-        **{
-            f"{name}-weights": quantised_weights(case, name, BITS[weight_format], BITS[name])
-            for name in ("int8", "int4")
-            if weight_format in BITS and BITS[name] < BITS[weight_format]
-        },
+        **{f"{name}-weights": quantised_weights(case, name, left) for name, left in narrower.items()},
         "kv-int8": halved_kv(case),
         "speculation": speculation(case),
         "prefix-cache": prefix_caching(case),
@@ -55,7 +51,7 @@ def all_levers(case: Evidence, weight_format: str) -> list[Advice]:
 def listed(key: str, own: Advice) -> Advice:
     """With what the list says of the lever: its price, and how to turn it on."""
     known = known_levers()[key]
-    filled = known.filled({"drafts": DRAFTS})
+    filled = known.filled({})
     return replace(own, lever=key, price=filled.price, flags=filled.flags)
 
 
@@ -69,8 +65,8 @@ def advice(
     return Advice(change, phase, gain, why, helps=gain >= MIN_GAIN, kind=kind)
 
 
-def quantised_weights(case: Evidence, name: str, bits_now: float, bits: float) -> Advice:
-    cut = 1 - bits / bits_now
+def quantised_weights(case: Evidence, name: str, left: float) -> Advice:
+    cut = 1 - left
     saving = Saving(
         *(cost.saved_s(memory_s=cost.memory_s - cut * cost.weight_s) for cost in (case.prefill, case.decode))
     )
@@ -78,8 +74,8 @@ def quantised_weights(case: Evidence, name: str, bits_now: float, bits: float) -
     if saving.decode_s > 0:
         why = (
             f"weights are {percent(case.decode.weight_share)} of the bytes of a decode pass; "
-            f"{bits:.3g} bits for {bits_now:.3g} take {quantity(case.pass_weight_bytes, 'B')} to "
-            f"{quantity(case.pass_weight_bytes * (1 - cut), 'B')}"
+            f"of {quantity(case.pass_weight_bytes, 'B')} they leave "
+            f"{quantity(case.pass_weight_bytes * left, 'B')}"
         )
     else:
         why = "decode is bound by arithmetic at this batch, which fewer bytes do not relieve"
@@ -196,10 +192,12 @@ def more_arithmetic(case: Evidence) -> Advice:
 
 def better_kernels(case: Evidence, phase: Phase) -> Advice:
     cost: PhaseCost = getattr(case, phase)
-    saving = max(0.0, cost.measured_s - cost.floor_s / cost.roof_share / REACHABLE)
+    floor_s = cost.floor_s / cost.roof_share  # at the speed that the machine had meanwhile
+    saving = max(0.0, cost.measured_s - floor_s / REACHABLE)
+    slower = " as fast as the machine was meanwhile" if cost.roof_share < 0.995 else ""
     why = (
-        f"{phase} takes {duration(cost.measured_s)}, its floor is {duration(cost.floor_s)}: it runs at "
-        f"{percent(cost.attained)} of the floor's speed"
+        f"{phase} takes {duration(cost.measured_s)}, its floor{slower} is {duration(floor_s)}: it runs at "
+        f"{percent(share(floor_s, cost.measured_s))} of the floor's speed"
     )
     change = f"{phase.capitalize()} at {percent(REACHABLE)} of its floor's speed"
     return advice(case, change, phase, Saving(**{f"{phase}_s": saving}), why)

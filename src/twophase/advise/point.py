@@ -9,7 +9,7 @@ from twophase.advise.verdict import bound_of
 from twophase.cost import pass_times as columns
 from twophase.cost.pass_times import PassTimes
 from twophase.simulate.books import (
-    CONTEXT_TOKENS,
+    DECODE_CONTEXT,
     DECODE_ROWS,
     DECODES,
     PASSES,
@@ -103,8 +103,7 @@ def phase_seconds(times: PassTimes, passes: object) -> tuple[np.ndarray, np.ndar
     rows = np.minimum(counts[:, DECODE_ROWS], len(times.decode_rows_s) - 1)
     heads = np.minimum(counts[:, DECODE_ROWS], len(times.logits_s) - 1)
     alone = times.decode_rows_s[rows] + times.logits_s[heads]
-    # all of the context is taken for the decodes': a prompt has some only from its second chunk on
-    context = counts[:, CONTEXT_TOKENS]
+    context = counts[:, DECODE_CONTEXT]
     for own in times.mixers:
         alone = alone + own[columns.DECODE_PASS_S] + counts[:, DECODES] * own[columns.DECODE_SPAN_S]
         window = own[columns.WINDOW]

@@ -48,7 +48,7 @@ class Setup:
     replicas: int = 1
     split: tuple[int, int] | None = None  # replicas that prefill, and that decode
     kernels: Kernels = Kernels()
-    provenance: Provenance = "curves"
+    provenance: Provenance | None = None  # of pass times; None: what came nearest to measured serving there
     calibration: Calibration | None = None
 
     @property

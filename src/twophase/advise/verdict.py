@@ -1,6 +1,6 @@
 """What limits a pass, and the verdict on a request: which phase, what binds it, what would pay most."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from twophase.advise.diagnosis import (
     Advice,
@@ -34,11 +34,12 @@ def judge(
     fit: Bend,
     request: RequestSplit,
     roofs: Roofs,
-    weight_format: str,
+    narrower: Mapping[str, float],
     weight_bytes: float,
     kv_bytes_per_token: float,
 ) -> Verdict:
-    """The verdict on the reference request. Needs a prefill row, and a decode row of batch 1."""
+    """The verdict on the reference request. Needs a prefill row, and a decode row of batch 1. `narrower`: by
+    format that weights could be kept in, the share of their bytes that is left."""
     case = gather(
         prefill=prefill,
         decode=decode,
@@ -47,7 +48,7 @@ def judge(
         weight_bytes=weight_bytes,
         kv_bytes_per_token=kv_bytes_per_token,
     )
-    ranked = tuple(sorted(all_levers(case, weight_format), key=rank))
+    ranked = tuple(sorted(all_levers(case, narrower), key=rank))
     cost = cost_of(case, request.dominant)
     at_full_speed = cost.measured_s * cost.roof_share  # had the machine not slowed down meanwhile
     bound = bound_of(measured_s=at_full_speed, compute_s=cost.compute_s, memory_s=cost.memory_s)

@@ -40,8 +40,8 @@ class Calibration:
     accelerator: str
     engine: str
     passes: int  # that they were fitted on
-    median_error: float  # relative, of those passes
-    p90_error: float
+    median_error: float | None  # relative, of those passes
+    p90_error: float | None
     interval: tuple[float, float]  # of four passes in five: measured over estimated
     most_rows: int  # of a measured pass: beyond, it is extrapolated
     most_context: int

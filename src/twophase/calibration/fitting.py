@@ -19,6 +19,7 @@ from twophase.hardware.accelerator import Accelerator
 
 Floats = NDArray[np.float64]
 FEWEST = 4  # passes
+SPARE = 8  # more passes than coefficients that they tell, from which on what is left over tells the error
 PRIOR = 0.05  # a coefficient that doubles its part, or adds half a pass, weighs as much as so many points
 OUTLIER = 2.0  # times its estimate: more of a pass is no property of the machine
 BEATEN = 0.98  # of the floor: a pass faster than that was not of this model on this machine
@@ -40,7 +41,8 @@ def calibrate(
     logits = max(each.logits for each in passes)
     floor = floor_times(own, accelerator, rows, logits)
     require_possible(floor, passes, own, accelerator)
-    curves = curve_times(own, accelerator, curves_of(accelerator), engine, rows, logits)
+    measured = curves_of(accelerator)
+    curves = curve_times(own, accelerator, measured, engine, rows, logits)
     bases: tuple[tuple[Base, PassTimes], ...] = (("curves", curves), ("floor", floor))
     found = []
     for base, times in bases:
@@ -50,6 +52,9 @@ def calibrate(
     pace = _pace(ratio, np.array([each.seconds for each in passes]))
     values, ratio = np.where(seen, values * pace, values), ratio / pace
     low, high = np.quantile(ratio, [0.1, 0.9])
+    known = len(passes) >= seen.sum() + SPARE
+    if not known:  # a curve through all of a few points: no surer than without them
+        low, high = min(low, measured.interval[0]), max(high, measured.interval[1])
     return Calibration(
         coefficients=Coefficients(**dict(zip(NAMES, map(float, values), strict=True))),
         base=base,
@@ -57,8 +62,8 @@ def calibrate(
         accelerator=accelerator.name,
         engine=engine,
         passes=len(passes),
-        median_error=float(np.median(np.abs(1 / ratio - 1))),
-        p90_error=_p90(ratio),
+        median_error=float(np.median(np.abs(1 / ratio - 1))) if known else None,
+        p90_error=_p90(ratio) if known else None,
         interval=(float(low), float(high)),
         most_rows=rows,
         most_context=max(int(each.shape[:, 1].max()) for each in passes),

@@ -43,10 +43,14 @@ def _calibration(entry: dict[str, Any], path: Path) -> Calibration:
         accelerator=str(entry["accelerator"]),
         engine=str(entry["engine"]),
         passes=int(entry["passes"]),
-        median_error=float(entry["median_error"]),
-        p90_error=float(entry["p90_error"]),
+        median_error=_known(entry["median_error"]),
+        p90_error=_known(entry["p90_error"]),
         interval=(low, high),
         most_rows=int(entry["most_rows"]),
         most_context=int(entry["most_context"]),
         source=str(entry["source"]),
     )
+
+
+def _known(error: Any) -> float | None:
+    return None if error is None else float(error)

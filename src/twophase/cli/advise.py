@@ -22,7 +22,7 @@ from twophase.cli.deployment import (
 )
 from twophase.cli.fit import bytes_of
 from twophase.cli.options import JsonOption, PlainOption
-from twophase.cli.progress import progress_bar
+from twophase.cli.progress import progress_bar, simulator_shown
 from twophase.cli.serving_options import (
     AcceptanceOption,
     CalibrationOption,
@@ -109,9 +109,12 @@ def advise(
     speculate: Annotated[int, typer.Option(metavar="K", help="Drafts that are verified already.")] = 0,
     replicas: Annotated[int, typer.Option(metavar="N", help="Engines that share the load.")] = 1,
     clock: Annotated[
-        Literal["floor", "curves"],
-        typer.Option(help="Passes by arithmetic alone, or by kernels' measured curves."),
-    ] = "curves",
+        Literal["floor", "curves", "served"] | None,
+        typer.Option(
+            help="Passes by arithmetic alone, by kernels' measured curves, by engines' measured serving.",
+            show_default="served where it was fitted, else curves",
+        ),
+    ] = None,
     calibration: CalibrationOption = None,
     json: JsonOption = False,
     plain: PlainOption = False,
@@ -125,9 +128,9 @@ def advise(
     require_sound(values, {name for name in values if from_user(context, name)})
     limits = limits_of(slo)
     load, notes = load_of(values)
-    from twophase.advise.advising import advise as weigh
+    with progress_bar() as report, simulator_shown(report):
+        from twophase.advise.advising import advise as weigh
 
-    with progress_bar() as report:
         own = weigh(
             setup_of(values),
             load,

@@ -63,7 +63,7 @@ def calibrate(
     found = fit(own, accelerator, engine, read_passes(passes), f"{passes.name}, {accelerator.title}")
     text = to_json(found)
     write("--out", out, text.encode())
-    if found.p90_error > POOR:
+    if found.p90_error is not None and found.p90_error > POOR:
         warn(
             f"one measured pass in ten is {found.p90_error:.0%} or more from the fit: "
             "are they all of this model and machine?"
@@ -72,10 +72,14 @@ def calibrate(
         print(text, end="")
         return
     base = "kernels' curves" if found.base == "curves" else "arithmetic"
+    error = "unknown: too few passes to tell it, taken as wide as without them ({:.2f} to {:.2f})".format(
+        *found.interval
+    )
+    if found.median_error is not None and found.p90_error is not None:
+        error = f"median {found.median_error:.1%}, nine in ten below {found.p90_error:.1%}"
     print(
         f"{own.spec.name} on {accelerator.title}: {found.passes:,} passes, up to {found.most_rows:,} rows, "
         f"{found.most_context:,} tokens of context\n"
-        f"error of the fit: median {found.median_error:.1%}, nine in ten below {found.p90_error:.1%}; "
-        f"it scales {base}\n"
+        f"error of the fit: {error}; it scales {base}\n"
         f"{out}: simulate --calibration reads it"
     )

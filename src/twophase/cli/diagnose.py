@@ -20,7 +20,7 @@ from twophase.cli.diagnose_url import (
     diagnose_url,
     is_url,
 )
-from twophase.cli.engine import KeptKVOption, KeptWeightsOption, compiling_shown, kept_formats
+from twophase.cli.engine import KeptKVOption, KeptWeightsOption, kept_formats
 from twophase.cli.needs import needs
 from twophase.cli.options import (
     ComputeOption,
@@ -33,7 +33,7 @@ from twophase.cli.options import (
     threads_of,
     write,
 )
-from twophase.cli.progress import progress_bar
+from twophase.cli.progress import compiling_shown, progress_bar
 from twophase.errors import InputError
 
 OF_MODELS = {"load": "--load", "compute": "--compute", "threads": "--threads"}

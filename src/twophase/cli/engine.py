@@ -1,12 +1,9 @@
-"""Options of the verbs that run the engine, and what its first run shows."""
+"""Options of the verbs that run the engine."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twophase.compile_cache import compiling_told
 from twophase.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,10 +37,3 @@ def kept_formats(weights: str | None, kv: str, compute: str) -> "tuple[Format | 
     if compute == "float32":
         return formats[weights], "int8" if kv == "int8" else "float32"
     return formats[weights], "int8" if kv == "int8" else "bf16"
-
-
-@contextmanager
-def compiling_shown(report: Callable[[str, float], None]) -> Iterator[None]:
-    """A progress bar says so where kernels are compiled within, as in the first run of a version."""
-    with compiling_told(lambda n: report(f"compiling kernels, kept for later runs: {n}", 1.0)):
-        yield

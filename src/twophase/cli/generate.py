@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twophase.cli.engine import KeptKVOption, KeptWeightsOption, compiling_shown, kept_formats
+from twophase.cli.engine import KeptKVOption, KeptWeightsOption, kept_formats
 from twophase.cli.needs import needs
 from twophase.cli.options import ComputeOption, JsonOption, LoadOption, ThreadsOption, threads_of
-from twophase.cli.progress import progress_bar
+from twophase.cli.progress import compiling_shown, progress_bar
 from twophase.errors import InputError
 
 if TYPE_CHECKING:

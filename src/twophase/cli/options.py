@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from twophase.errors import InputError
+from twophase.hardware.cores import cores
 
 Load = Literal["real", "random"]
 Compute = Literal["bf16", "float32"]
@@ -36,7 +37,7 @@ SloOption = Annotated[
 
 
 def threads_of(threads: int | None) -> int:
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    available = cores()
     if threads is None:
         return available
     if not 1 <= threads <= available:

@@ -18,7 +18,7 @@ from twophase.cli.load_options import (
 )
 from twophase.cli.options import JsonOption, PlainOption, require_writable, write
 from twophase.cli.plan_options import accelerators_of, numbers_of, prices_of, require_plannable, words_of
-from twophase.cli.progress import progress_bar
+from twophase.cli.progress import progress_bar, simulator_shown
 from twophase.cli.serving_options import CalibrationOption, RouterOption, calibration_of
 from twophase.cli.simulate import number_of
 from twophase.cli.simulate_options import require_sound, workload_of
@@ -208,13 +208,19 @@ def load_of(values: dict[str, Any], given: set[str], slo: Any) -> Any:
 
 
 def answered(question: "Question", out: Path | None, processes: int | None, ray: str | None) -> "Answer":
+    from twophase.hardware.cores import cores
     from twophase.plan.answer import answer
     from twophase.plan.ledger import Ledger
-    from twophase.plan.workers import cores, local, on_ray
+    from twophase.plan.workers import local, on_ray
+    from twophase.simulate.rehearsal import kept, rehearse
 
-    working = on_ray(question, ray) if ray is not None else local(question, processes or cores())
-    with working as work, progress_bar() as report:
-        return answer(question, work, Ledger(work, out), report)
+    processes = processes or cores()
+    working = on_ray(question, ray) if ray is not None else local(question, processes)
+    with progress_bar() as report, simulator_shown(report):
+        if ray is None and processes > 1 and not kept():
+            rehearse()
+        with working as work:
+            return answer(question, work, Ledger(work, out), report)
 
 
 def show(own: "Answer", name: str, model: str, *, json: bool, plain: bool) -> None:

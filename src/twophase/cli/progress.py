@@ -1,16 +1,17 @@
-"""A progress bar on stderr for what takes longer than a second; nothing where nobody looks."""
+"""A progress bar on stderr for what takes longer than a moment; nothing where nobody looks."""
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Lock, Timer
 
-PATIENCE_S = 1.0
+PATIENCE_S = 0.5
 
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[str, float], None]]:
-    """Yields report(doing, share of the whole done). The bar comes after a second and leaves at the end."""
+    """Yields report(doing, share of the whole done). The bar comes after PATIENCE_S, whether or not something
+    was reported meanwhile, and leaves at the end."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -23,15 +24,48 @@ def progress_bar() -> Iterator[Callable[[str, float], None]]:
         transient=True,
         disable=not sys.stderr.isatty(),
     )
-    task = bar.add_task("", total=1.0)
-    started = time.perf_counter()
+    task = bar.add_task("beginning", total=1.0)
+    turn, ended = Lock(), False
+
+    def begin() -> None:
+        with turn:
+            if not ended:
+                bar.start()
 
     def report(doing: str, share: float) -> None:
         bar.update(task, description=doing, completed=min(share, 0.999))  # at one its clock would stop
-        if not bar.live.is_started and time.perf_counter() - started > PATIENCE_S:
-            bar.start()
 
+    patience = Timer(PATIENCE_S, begin)
+    patience.daemon = True
+    if not bar.disable:
+        patience.start()
     try:
         yield report
     finally:
+        with turn:
+            ended = True
+        patience.cancel()
         bar.stop()
+
+
+@contextmanager
+def compiling_shown(
+    report: Callable[[str, float], None], what: str = "kernels, kept for later runs"
+) -> Iterator[None]:
+    """The bar says so where something is compiled within, as in the first run of a version."""
+    from twophase.compile_cache import compiling_told
+
+    with compiling_told(lambda number: report(f"compiling {what}: {number}", 0.0)):
+        yield
+
+
+@contextmanager
+def simulator_shown(report: Callable[[str, float], None]) -> Iterator[None]:
+    """The same of the simulator's loops, which run as they stand where Numba isn't installed."""
+    from twophase.scheduler.compiling import can_compile
+
+    if not can_compile():
+        yield
+        return
+    with compiling_shown(report, "the simulator once, a minute or two"):
+        yield

@@ -18,7 +18,7 @@ from twophase.cli.deployment import (
     deployment_of,
     loaded,
 )
-from twophase.cli.engine import compiling_shown, kept_formats
+from twophase.cli.engine import kept_formats
 from twophase.cli.fit import bytes_of
 from twophase.cli.needs import needs
 from twophase.cli.options import (
@@ -29,7 +29,7 @@ from twophase.cli.options import (
     positive,
     threads_of,
 )
-from twophase.cli.progress import progress_bar
+from twophase.cli.progress import compiling_shown, progress_bar
 from twophase.cli.serving_options import (
     ContextLengthOption,
     KvMemoryOption,

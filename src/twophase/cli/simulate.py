@@ -2,7 +2,6 @@
 
 import sys
 import time
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,7 +20,6 @@ from twophase.cli.deployment import (
     WeightsOption,
     loaded,
 )
-from twophase.cli.engine import compiling_shown
 from twophase.cli.fit import bytes_of
 from twophase.cli.load_options import (
     ArrivalsOption,
@@ -35,7 +33,7 @@ from twophase.cli.load_options import (
     TurnsOption,
 )
 from twophase.cli.options import JsonOption, PlainOption, SloOption, require_writable, write
-from twophase.cli.progress import progress_bar
+from twophase.cli.progress import progress_bar, simulator_shown
 from twophase.cli.serving_options import (
     AcceptanceOption,
     CalibrationOption,
@@ -209,7 +207,9 @@ def simulate(
         require_writable("--html", html)
     if out is not None:
         from twophase.cli.bench_end import keeping_place
+        from twophase.meter.tables import polars
 
+        polars()  # before the simulation whose requests it is to keep, not after it
         keeping_place(out)
     limits: tuple[Limit, ...] = ()
     if slo is not None:
@@ -242,7 +242,6 @@ def simulate(
 def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, int] | None) -> "Run":
     from twophase.cost.parallel import Plan
     from twophase.hardware.catalogue import load_accelerator
-    from twophase.scheduler.compiling import can_compile
     from twophase.simulate.links import link_of
     from twophase.simulate.pools import Sizes
     from twophase.simulate.run import Split, link_between, simulate
@@ -263,7 +262,7 @@ def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, in
             overlap=not values["no_overlap"],
             prefill_plan=prefill_plan,
         )
-    with progress_bar() as report, compiling_shown(report) if can_compile() else nullcontext():
+    with progress_bar() as report, simulator_shown(report):
         started = time.perf_counter()
 
         def say(simulated_s: float, done: int, of: int) -> None:

@@ -1,6 +1,8 @@
 """What the engine holds of a model, in the cost model's words."""
 
 from twophase.cost.deployment import Deployment
+from twophase.cost.pass_ import Pass, Span
+from twophase.cost.price import price_of
 from twophase.engine.kv import KVFormat
 from twophase.engine.network import Compute
 from twophase.engine.packer import Format, formats_of
@@ -23,6 +25,16 @@ def deployment_of(spec: ModelSpec, compute: Compute, weights: Format | None, kv:
     storage = Storage(own.layers, plain, _stored(own.layers), rules=((head, _stored(own.head)),))
     scale = KV_SCALE_BITS / spec.layers[0].attention.head_dim if kv == "int8" else 0
     return Deployment(spec, storage, (KV_BITS[kv] + scale) / 8)
+
+
+def share_left(spec: ModelSpec, compute: Compute, now: Format, then: Format) -> float:
+    """Of the bytes that a pass of one token reads."""
+    one = Pass((Span(0, 1, 0),))
+    before, after = (
+        price_of(deployment_of(spec, compute, each, "float32" if compute == "float32" else "bf16"))(one)[1]
+        for each in (now, then)
+    )
+    return after / before
 
 
 def _stored(format: Format) -> storage_formats.Format:

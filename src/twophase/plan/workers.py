@@ -1,8 +1,9 @@
 """The work of a plan on all cores, or on a Ray cluster: pieces go out in order and come back in order."""
 
 import multiprocessing
-import os
 import pickle
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -83,7 +84,7 @@ def local(question: Question, processes: int) -> Iterator[Work]:
         yield lambda pieces: map(worker.do, pieces)
         return
     context = multiprocessing.get_context("spawn")  # compiled code and threads don't go through a fork
-    with ProcessPoolExecutor(processes, context, _begin, (question,)) as pool:
+    with ended_in_order(), ProcessPoolExecutor(processes, context, _begin, (question,)) as pool:
 
         def work(pieces: Sequence[Piece]) -> Iterator[Any]:
             return pool.map(_do, pieces)
@@ -93,6 +94,23 @@ def local(question: Question, processes: int) -> Iterator[Work]:
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """Whom SIGTERM ends within, goes as after an exception: its processes and their semaphores, too."""
+
+    def leave(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():  # elsewhere no signal is heard
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
@@ -129,7 +147,3 @@ def connected(address: str) -> Any:
     except Exception as error:
         raise InputError(f"--ray {address}: no cluster answers there: {str(error).splitlines()[0]}") from None
     return ray
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

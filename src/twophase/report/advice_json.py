@@ -36,7 +36,7 @@ def document(own: Advising) -> Json:
         "kv_tokens": own.pool.limits.blocks * own.pool.limits.block_size * own.pool.count,
         "max_concurrency": own.seats,
         "before": figures(own.before),
-        "dominant": own.point.dominant,
+        "dominant": own.dominant,
         "phases": {
             phase: {
                 "share": own.point.share(phase),

@@ -56,7 +56,7 @@ def blocks(runs: Sequence[Compared]) -> Iterable[RenderableType]:
 
 
 UNEQUAL = (
-    "No comparison: {} requests finished in the base and {} in this run, and they are not the same ones. "
+    "No verdict on these differences: {} requests finished in the base and {} in this run, not the same. "
     "What one of them lacks may be its slowest: repeat both with one --seed and --requests."
 )
 DIFFERENCE_HEADS = ("", "", "base", "other", "difference", "from", "to", "of base", "")

@@ -62,7 +62,7 @@ START_S, SECONDS, GROWTH_S, FLOPS, BYTES = range(5)
     DECODE_ROWS,
     PROMPTS,  # spans of all else
     PROMPT_ROWS,
-    CONTEXT_TOKENS,  # of all spans, in the first of the passes
+    DECODE_CONTEXT,  # tokens in the caches of those that decode, in the first of the passes
     USED_BLOCKS,  # while the first of them runs, and so the next four
     WAITING_REQUESTS,
     RUNNING_REQUESTS,

@@ -33,10 +33,14 @@ def linked() -> dict[FunctionType, Any]:
     theirs = scheduler.compiled()
     return scheduler.link(
         functions_of(*LINKED),
-        folder_of([books, pass_times, *LINKED]),
+        folder(),
         options,
         {each: theirs[each.__name__] for each in scheduler.all_functions()},
     )
+
+
+def folder() -> Path:
+    return folder_of([books, pass_times, *LINKED])
 
 
 def options(name: str) -> Mapping[str, Any]:

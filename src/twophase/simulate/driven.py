@@ -17,7 +17,7 @@ from twophase.simulate.books import (
     ACCEPTED,
     BYTES,
     CACHED,
-    CONTEXT_TOKENS,
+    DECODE_CONTEXT,
     DECODE_ROWS,
     DECODES,
     DRAFT_TOKENS,
@@ -161,8 +161,9 @@ class PassTable:
         seconds[START_S], seconds[SECONDS] = record.started_s, record.seconds
         seconds[FLOPS], seconds[BYTES] = record.flops, record.bytes
         counts = [0] * 10
-        counts[PASSES], counts[CONTEXT_TOKENS] = 1, sum(span.context for span in pass_.spans)
-        counts[DECODES], counts[DECODE_ROWS] = len(decodes), sum(span.new for span in decodes)
+        counts[PASSES], counts[DECODES] = 1, len(decodes)
+        counts[DECODE_ROWS] = sum(span.new for span in decodes)
+        counts[DECODE_CONTEXT] = sum(span.context for span in decodes)
         counts[PROMPTS], counts[PROMPT_ROWS] = len(prompts), sum(span.new for span in prompts)
         counts[USED_BLOCKS], counts[WAITING_REQUESTS] = record.used_blocks, record.waiting
         counts[RUNNING_REQUESTS], counts[STEADY] = record.running, len(later) - len(held_up)

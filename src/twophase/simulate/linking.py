@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from twophase.cost import pass_times
@@ -27,9 +28,12 @@ def compiled(name: str) -> Callable[..., Any]:
 
 @cache
 def linked() -> dict[str, Callable[..., Any]]:
-    folder = compiling.folder_of([books, cluster_books, pass_times, *compiling.LINKED, *LINKED])
-    done = link(functions_of(*LINKED), folder, options, compiling.linked())
+    done = link(functions_of(*LINKED), folder(), options, compiling.linked())
     return {name: done[vars(cluster)[name]] for name in ENTRIES}
+
+
+def folder() -> Path:
+    return compiling.folder_of([books, cluster_books, pass_times, *compiling.LINKED, *LINKED])
 
 
 def options(name: str) -> Mapping[str, Any]:

@@ -28,7 +28,7 @@ from twophase.simulate.books import (
     BYTES,
     CACHED,
     CONTEXT_BEFORE,
-    CONTEXT_TOKENS,
+    DECODE_CONTEXT,
     DECODE_ROWS,
     DECODES,
     DRAFT_TOKENS,
@@ -144,14 +144,14 @@ def start_pass(replica: Replica, spans: int, until_s: float) -> bool:
         if wanted > 0 and request[OUTPUT] > 0:  # there is a token before the one that comes
             later += 1
             steady += replica.last_s[slot] == clock[NOW]
-        tokens += context
         rows += new
         if decodes(state, slot):
             decoding += 1
             decode_rows += new
+            tokens += context
         else:
             note_first(replica, slot, context)
-    row[DECODES], row[DECODE_ROWS], row[CONTEXT_TOKENS], row[STEADY] = decoding, decode_rows, tokens, steady
+    row[DECODES], row[DECODE_ROWS], row[DECODE_CONTEXT], row[STEADY] = decoding, decode_rows, tokens, steady
     row[PROMPTS], row[PROMPT_ROWS] = spans - decoding, rows - decode_rows
     seconds, flops, bytes_ = pass_cost(
         replica.times, span[SPAN_ROWS][:spans], span[SPAN_CONTEXT][:spans], logits

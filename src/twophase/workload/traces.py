@@ -1,5 +1,6 @@
 """Recorded arrivals: traces of Azure, BurstGPT, Mooncake and Qwen, tables of ours, a run's own requests."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
@@ -17,6 +18,7 @@ from twophase.workload.workload import Blocks, Floats, Ints, Workload
 MOONCAKE_BLOCK, QWEN_BLOCK = 512, 16  # tokens that one of their hash ids stands for
 LARGEST = 1e9
 SHOWN_PLACES = 5
+OFFSET = re.compile(r"\s*(?:Z|([+-])(\d\d):?(\d\d))$")  # from UTC, behind a time of day
 TIMES = ("arrival_s", "due_s", "timestamp", "arrived_at", "time")
 PROMPTS = (
     *("prompt_tokens", "input_tokens", "contexttokens", "request tokens", "input_length"),
@@ -40,7 +42,10 @@ def read_trace(path: Path, most: int | None = None, speed: float = 1.0, skip_bad
         raise InputError(f"{source} holds no request; {WANTED}")
     without = int(np.count_nonzero((prompt < 1) | (output < 1)))
     if without:
-        notes = (*notes, f"{without:,} requests without prompt or answer are left out")
+        said = (
+            "request without prompt or answer is" if without == 1 else "requests without prompt or answer are"
+        )
+        notes = (*notes, f"{without:,} {said} left out")
     kept = kept[np.argsort(at[kept], kind="stable")]
     times = (at[kept] - at[kept[0]]) / speed
     steps = steps_of(times)
@@ -74,8 +79,8 @@ def lengths_and_times(
     if rows.places and (prompt is None or output is None or (timed and at is None)):
         lacking = "arrival times" if timed and at is None else "prompt and output tokens"
         raise InputError(f"{source} has no {lacking}; {WANTED}")
-    if at is None or prompt is None or output is None:
-        at = at or ("", [0.0] * len(rows.places))
+    if not timed or at is None or prompt is None or output is None:
+        at = at if timed and at is not None else ("", [0.0] * len(rows.places))
         prompt, output = prompt or ("", []), output or ("", [])
     times = seconds_of(at[1]) / (1e3 if in_milliseconds(rows, at[0]) else 1)
     tokens = [np.rint(numbers_of(each)) for each in (prompt[1], output[1])]
@@ -94,7 +99,8 @@ def lengths_and_times(
     places = ", ".join(map(str, where[:SHOWN_PLACES])) + (" ..." if len(where) > SHOWN_PLACES else "")
     for each in (*tokens, times):
         each[bad] = np.nan
-    return times, tokens[0], tokens[1], (f"{len(where):,} bad {rows.unit}s are skipped: {places}",)
+    skipped = f"{rows.unit} is" if len(where) == 1 else f"{rows.unit}s are"
+    return times, tokens[0], tokens[1], (f"{len(where):,} bad {skipped} skipped: {places}",)
 
 
 def wrong_with(
@@ -108,7 +114,8 @@ def wrong_with(
         said, wanted = f"hash_ids {hashes[row]!r:.40}", "a list of whole numbers of 64 bits is wanted"
     else:
         said = ", ".join(f"{name} {values[row]!r:.40}" for name, values in (at, prompt, output) if name)
-        wanted = "an arrival time from 0 on and two counts of tokens are wanted"
+        counts = "two counts of tokens are wanted"
+        wanted = f"an arrival time from 0 on and {counts}" if at[0] else counts
     return f"{said}: {wanted} (--skip-bad goes on without)"
 
 
@@ -144,13 +151,22 @@ def seconds_of(column: Sequence[Any]) -> Floats:
     """Numbers, or dates with a time of day, of which Azure's have seven decimals."""
     if not column or not any("-" in str(each)[1:] and ":" in str(each) for each in column[:SHOWN_PLACES]):
         return numbers_of(column)
-    texts = [str(each).strip().partition("+")[0].rstrip("Z") for each in column]
+    texts = [str(each).strip() for each in column]
+    ends = [OFFSET.search(each) for each in texts]
+    texts = [each[: end.start()] if end else each for each, end in zip(texts, ends, strict=True)]
     try:
         dates = np.array(texts, "datetime64[ns]")
     except ValueError:
         dates = np.array([_date(each) for each in texts], "datetime64[ns]")
-    seconds = dates.astype(np.int64) / 1e9
+    seconds = dates.astype(np.int64) / 1e9 - np.array([_ahead_s(each) for each in ends])
     return np.where(np.isnat(dates), np.nan, seconds)
+
+
+def _ahead_s(end: re.Match[str] | None) -> float:
+    """Of UTC."""
+    if end is None or end[1] is None:
+        return 0.0
+    return (60 * int(end[2]) + int(end[3])) * (60.0 if end[1] == "+" else -60.0)
 
 
 def _date(text: str) -> np.datetime64:
