@@ -91,12 +91,11 @@ def waits(cluster: Cluster, first: int) -> bool:
 
 
 def advance_all(cluster: Cluster, until_s: float) -> tuple[int, int]:
-    first = 0
-    while first < len(cluster.roles):
-        code, which = advance_group(cluster, first, until_s)
-        if code != DONE:
-            return code, which
-        first = cluster.groups[first, END_RANK]
+    for i in range(len(cluster.roles)):
+        if cluster.groups[i, FIRST_RANK] == i:
+            code, which = advance_group(cluster, i, until_s)
+            if code != DONE:
+                return code, which
     return DONE, -1
 
 
@@ -153,16 +152,15 @@ def begin_all(cluster: Cluster, talks: bool) -> tuple[int, int]:
         if has_work_at(cluster, i) and waits(cluster, cluster.groups[i, FIRST_RANK]):
             clock_at(cluster, i)[NOW] = max(clock_at(cluster, i)[NOW], moment)
             cluster.soonest_s[i] = next_end_s(replica_at(cluster, i), cluster.least_pass_s[i])
-    known, first = next_event_s(cluster), 0
-    while first < len(cluster.roles):
-        if waits(cluster, first):
-            until = min(known, undisturbed_s(cluster, first, moment, talks))
+    known = next_event_s(cluster)
+    for i in range(len(cluster.roles)):
+        if cluster.groups[i, FIRST_RANK] == i and waits(cluster, i):
+            until = min(known, undisturbed_s(cluster, i, moment, talks))
             # a pass that ends just then stays in flight: it must be seen to end
             until = max(np.nextafter(until, -np.inf), np.nextafter(moment, np.inf))
-            code, which = advance_group(cluster, first, until)
+            code, which = advance_group(cluster, i, until)
             if code != DONE:
                 return code, which
-        first = cluster.groups[first, END_RANK]
     return DONE, -1
 
 

@@ -11,8 +11,8 @@ from twophase.simulate import arena, books, cluster, cluster_books, compiling, e
 
 LINKED = (arena, events, router, in_step, cluster)  # each calls those before it
 ENTRIES = {"serve_together"}
-# Whoever calls `advance` carries all its code, and optimizes it again: one caller is enough.
-ADVANCING = {"advance_all", "begin_all", "serve_cluster", "serve_linked"}
+# Whoever calls `advance`, or starts passes, carries all that and optimizes it again: one caller is enough.
+ADVANCING = {"advance_group", "advance_all", "begin_all", "serve_cluster", "serve_linked", "start_alone"}
 # With Numba's counts of references: `replica_at` makes views of arrays, and gives them back.
 OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
 
