@@ -50,7 +50,6 @@ BELOW = {
     "diagnose": {"kernels", "model", "hardware", "cost", "engine", "advise", "errors"},
     "cli": {
         *("kernels", "model", "hardware", "cost", "fit", "scheduler", "engine", "advise", "report"),
-        *("kernels", "model", "hardware", "cost", "fit", "scheduler", "engine", "advise", "report"),
         *("results", "lint", "diagnose", "simulate", "server", "meter", "compile_cache", "records", "units"),
         *("calibration", "counters", "workload", "plan", "errors", "twophase"),
     },

@@ -14,7 +14,7 @@ from twophase.advise.changes import CHANGES, Change, Now, RefusedError
 from twophase.advise.diagnosis import Phase
 from twophase.advise.effects import Aim, Effect, effects, helps
 from twophase.advise.figures import GOOD, Figures, Rates, Trial, crowded, part_of, tried
-from twophase.advise.known import Known, known_levers
+from twophase.advise.known import ACCEPTANCE, Known, known_levers
 from twophase.advise.load import Load, crowd
 from twophase.advise.point import Point, point_of
 from twophase.advise.reasons import why
@@ -72,7 +72,7 @@ def advise(
     slo: Sequence[tuple[str, float]] = (),
     *,
     shared: float = 0.5,
-    acceptance: float = 0.7,
+    acceptance: float = ACCEPTANCE,
     report: Report = lambda doing, share: None,
 ) -> Advising:
     """InputError where the model doesn't fit, or an aim of goodput has no limits."""

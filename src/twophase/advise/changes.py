@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 
-from twophase.advise.known import DRAFTS
+from twophase.advise.known import DRAFTS, REACHABLE
 from twophase.advise.load import Load
 from twophase.advise.machines import with_more
 from twophase.advise.point import Point
-from twophase.advise.setup import REACHABLE, Kernels, Setup
+from twophase.advise.setup import Kernels, Setup
 from twophase.cost.parallel import Plan, require_divisible
 from twophase.errors import InputError
 from twophase.model.formats import KV_FORMATS
