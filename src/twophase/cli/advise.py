@@ -26,6 +26,7 @@ from twophase.cli.progress import progress_bar, simulator_shown
 from twophase.cli.serving_options import (
     AcceptanceOption,
     CalibrationOption,
+    ClockOption,
     ContextLengthOption,
     KvMemoryOption,
     MaxSequencesOption,
@@ -108,13 +109,7 @@ def advise(
     prefix_cache: PrefixCacheOption = True,
     speculate: Annotated[int, typer.Option(metavar="K", help="Drafts that are verified already.")] = 0,
     replicas: Annotated[int, typer.Option(metavar="N", help="Engines that share the load.")] = 1,
-    clock: Annotated[
-        Literal["floor", "curves", "served"] | None,
-        typer.Option(
-            help="Passes by arithmetic alone, by kernels' measured curves, by engines' measured serving.",
-            show_default="served where it was fitted, else curves",
-        ),
-    ] = None,
+    clock: ClockOption = None,
     calibration: CalibrationOption = None,
     json: JsonOption = False,
     plain: PlainOption = False,

@@ -20,8 +20,7 @@ from twophase.cli.options import JsonOption, PlainOption, require_writable, writ
 from twophase.cli.plan_options import accelerators_of, numbers_of, prices_of, require_plannable, words_of
 from twophase.cli.progress import progress_bar, simulator_shown
 from twophase.cli.serving_options import CalibrationOption, RouterOption, calibration_of
-from twophase.cli.simulate import number_of
-from twophase.cli.simulate_options import require_sound, workload_of
+from twophase.cli.simulate_options import number_of, require_sound, workload_of
 
 if TYPE_CHECKING:
     from twophase.plan.answer import Answer

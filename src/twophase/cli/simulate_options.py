@@ -151,6 +151,15 @@ def group_of(text: str, hardware: "Path | None") -> "Group":
     return Group(load_accelerator(name, hardware), count, plan, role)
 
 
+def number_of(seed: str) -> int:
+    """Of a seed in letters."""
+    from hashlib import blake2b
+
+    if seed.isdecimal() and len(seed) < 10:
+        return int(seed)
+    return int.from_bytes(blake2b(seed.encode(), digest_size=4).digest())
+
+
 def workload_of(values: Mapping[str, Any]) -> "Workload":
     """What arrives, by these options."""
     from twophase.workload.arrivals import Arrivals
