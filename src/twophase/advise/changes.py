@@ -16,7 +16,7 @@ from twophase.model.formats import KV_FORMATS
 from twophase.model.quantization import uniform
 from twophase.simulate.pools import Pool
 
-LEAST_CHUNK, SMALLER = 512, 4
+LEAST_CHUNK, SMALLER = 512, 4  # tokens; a smaller chunk is such a part of the one that there is
 MOST_OF_KERNELS = f"kernels at {REACHABLE:.0%} of their floor's speed, the most to hope for"
 
 

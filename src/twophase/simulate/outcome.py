@@ -146,7 +146,9 @@ def gaps_of(passes: Passes) -> tuple[Floats, Floats]:
     return values[kept], weights[kept]
 
 
-QUEUE, FASTER, LONGER = 20, 0.02, 1.5  # requests; of the rate; times the queue at half of the time
+# Assumed: a queue is said to grow where it is more than so many requests, more than so many times as long as
+# at half of the time, and grows by more than this share of the arrivals
+QUEUE, LONGER, FASTER = 20, 1.5, 0.02
 
 
 def growth_of(arrival_s: Floats, scheduled_s: Floats, until_s: float) -> Growth | None:
