@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from twophase.cli.advise_options import load_of, measured_notes, require_sound
-from twophase.cli.bench_options import from_user
 from twophase.cli.deployment import (
     DescribedModel,
     DpOption,
@@ -21,7 +20,7 @@ from twophase.cli.deployment import (
     loaded,
 )
 from twophase.cli.fit import bytes_of
-from twophase.cli.options import JsonOption, PlainOption
+from twophase.cli.options import JsonOption, PlainOption, from_user
 from twophase.cli.progress import progress_bar, simulator_shown
 from twophase.cli.serving_options import (
     AcceptanceOption,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twophase.cli.bench_options import from_user
 from twophase.cli.deployment import (
     DescribedModel,
     DpOption,
@@ -30,7 +29,7 @@ from twophase.cli.load_options import (
     SpeedupOption,
     TurnsOption,
 )
-from twophase.cli.options import JsonOption, PlainOption, SloOption, require_writable, write
+from twophase.cli.options import JsonOption, PlainOption, SloOption, from_user, require_writable, write
 from twophase.cli.serving_options import (
     AcceptanceOption,
     CalibrationOption,

@@ -127,8 +127,13 @@ class Run:
         return np.concatenate([each[0] for each in parts]), np.concatenate([each[1] for each in parts])
 
     @property
+    def pools(self) -> list[Pool]:
+        """Each once, in the order of their replicas."""
+        return list({id(each.pool): each.pool for each in self.replicas}.values())
+
+    @property
     def devices(self) -> int:
-        return sum(pool.devices for pool in {id(each.pool): each.pool for each in self.replicas}.values())
+        return sum(pool.devices for pool in self.pools)
 
 
 def gaps_of(passes: Passes) -> tuple[Floats, Floats]:
