@@ -9,11 +9,12 @@ others.
 
 import argparse
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from levenberg_marquardt import least_squares
 from numpy.typing import NDArray
 from serving_errors import impossible, table
 from serving_rows import Row, read_rows
@@ -21,6 +22,7 @@ from serving_rows import Row, read_rows
 import twophase.calibration
 from twophase.calibration.served_device import Device, device_of, stacked
 from twophase.calibration.served_times import (
+    MOST,
     EngineTimes,
     Shares,
     constants,
@@ -45,7 +47,6 @@ OF_ENGINE = (
 )
 OF_QUEUEING = ("queue", "dp_waited")
 READING = ("accepted", "perhaps_accepted")  # of the rows, not of engines
-MOST = 0.95  # of a peak or a bandwidth
 # (expected, how many times as much or as little is as likely as not, in logarithms)
 EXPECTED: dict[str, tuple[float, float]] = {
     **{"read16": (0.75, 0.2), "read8": (0.6, 0.3), "read4": (0.5, 0.4), "flops16": (0.7, 0.2)},
@@ -191,27 +192,7 @@ def fitted(own: Points, start: Floats, rounds: int) -> Floats:
             ]
         )
 
-    return least_squares(residuals, start, rounds)
-
-
-def least_squares(residuals: Callable[[Floats], Floats], start: Floats, rounds: int) -> Floats:
-    at, now, damping = start.copy(), residuals(start), 1e-2
-    for _ in range(rounds):
-        slopes = np.stack([(residuals(at + step) - now) / 1e-3 for step in 1e-3 * np.eye(len(at))], axis=1)
-        normal, pull = slopes.T @ slopes, slopes.T @ now
-        for _ in range(6):
-            step = np.clip(-np.linalg.solve(normal + damping * np.diag(np.diag(normal)), pull), -0.7, 0.7)
-            then = residuals(at + step)
-            if then @ then < now @ now:
-                break
-            damping *= 4
-        else:
-            return at
-        gained = 1 - (then @ then) / (now @ now)
-        at, now, damping = at + step, then, max(damping / 5, 1e-6)
-        if gained < 3e-4:
-            break
-    return at
+    return least_squares(residuals, start, rounds, nudge=1e-3, longest=0.7, least_gain=3e-4)
 
 
 def written(at: Floats, kept: str) -> str:

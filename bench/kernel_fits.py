@@ -1,37 +1,19 @@
 """Robust fits of kernels' curves, in NumPy alone: a formula's four numbers, its grids, and affine times."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
+from levenberg_marquardt import least_squares
 from numpy.typing import NDArray
 
 from twophase.calibration.curve import Curve, Grid, between, curve_s
+from twophase.calibration.least_squares import ROBUST
 from twophase.hardware.accelerator import Accelerator
 
 Floats = NDArray[np.float64]
 Work = tuple[Floats, Floats, dict[str, Floats]]  # FLOPs, bytes and features
 Grids = Sequence[tuple[str, Sequence[float], str, Sequence[float]]]  # two features, with their knots
 RIDGE = 3.0  # knots that few rows speak for stay near the formula
-ROBUST = 0.1  # relative residuals beyond this count with their size, not its square
-
-
-def least_squares(residual: Callable[[Floats], Floats], start: Sequence[float], steps: int = 80) -> Floats:
-    """Levenberg and Marquardt's, with a numeric Jacobian."""
-    at, damp = np.array(start, np.float64), 1e-2
-    own = residual(at)
-    for _ in range(steps):
-        jacobian = np.stack([(residual(at + h) - own) / 1e-4 for h in np.eye(len(at)) * 1e-4], 1)
-        normal, slope = jacobian.T @ jacobian, jacobian.T @ own
-        while True:
-            step = np.linalg.solve(normal + damp * np.diag(np.diag(normal) + 1e-9), -slope)
-            new = residual(at + step)
-            if new @ new < own @ own or damp > 1e8:
-                break
-            damp *= 5
-        if damp > 1e8 or own @ own - new @ new < 1e-7 * (own @ own):
-            return at
-        at, own, damp = at + step, new, max(damp / 5, 1e-9)
-    return at
 
 
 def fit_curve(

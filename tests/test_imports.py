@@ -14,6 +14,7 @@ BELOW = {
     "kernels": {"compile_cache"},
     "errors": set(),
     "data_tables": set(),
+    "owners": set(),
     "records": set(),
     "units": set(),
     "model": {"data_tables", "errors"},
@@ -21,7 +22,7 @@ BELOW = {
     "cost": {"model", "hardware", "errors"},
     "fit": {"model", "hardware", "cost", "errors"},
     "results": {"errors"},
-    "counters": {"model", "hardware", "cost", "units", "errors"},
+    "counters": {"model", "hardware", "cost", "owners", "units", "errors"},
     "lint": {"results", "model", "hardware", "cost", "errors"},
     "workload": {"errors"},
     "scheduler": {"compile_cache", "cost", "records", "errors"},
@@ -38,7 +39,7 @@ BELOW = {
     "advise": {
         *("model", "hardware", "cost", "calibration", "workload", "simulate", "records", "units", "errors"),
     },
-    "meter": {"model", "hardware", "cost", "workload", "records", "units", "errors", "twophase"},
+    "meter": {"model", "hardware", "cost", "workload", "owners", "records", "units", "errors", "twophase"},
     "plan": {
         *("model", "hardware", "cost", "calibration", "fit", "workload", "scheduler", "simulate", "errors"),
         "twophase",
@@ -49,7 +50,6 @@ BELOW = {
     },
     "diagnose": {"kernels", "model", "hardware", "cost", "engine", "advise", "errors"},
     "cli": {
-        *("kernels", "model", "hardware", "cost", "fit", "scheduler", "engine", "advise", "report"),
         *("kernels", "model", "hardware", "cost", "fit", "scheduler", "engine", "advise", "report"),
         *("results", "lint", "diagnose", "simulate", "server", "meter", "compile_cache", "records", "units"),
         *("calibration", "counters", "workload", "plan", "errors", "twophase"),

@@ -4,12 +4,13 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from twophase.advise.changes import CHANGES, Change, Now, RefusedError
-from twophase.advise.load import Load
+from twophase.advise.changes import CHANGES, Change, Now, RefusedError, twin_of
+from twophase.advise.load import Load, crowd
 from twophase.advise.machines import with_more
-from twophase.advise.setup import Kernels, Setup
+from twophase.advise.setup import Kernels, Setup, pools_of
 from twophase.cost.parallel import ALONE, Plan
 from twophase.hardware.catalogue import load_accelerator
 from twophase.model.catalogue import load_model
@@ -123,3 +124,20 @@ def test_the_next_accelerator_is_the_purest() -> None:
     more = with_more(load_accelerator("a100"), "flops", model, ALONE)
     assert more is not None
     assert more.name == "h100-pcie"  # 2.4 times the arithmetic, the bandwidth of an A100
+
+
+@pytest.mark.parametrize(("gpu", "alike"), [("h100-sxm", True), ("a100-80gb", False), ("gaudi2", False)])
+@pytest.mark.parametrize("provenance", ["floor", "curves", "served"])
+def test_caches_in_8_bits_are_simulated_once_where_both_take_as_long(
+    gpu: str, alike: bool, provenance: str
+) -> None:
+    assert (twin_of("kv-int8", load_accelerator(gpu)) == "kv-fp8") == alike
+    assert twin_of("kv-fp8", load_accelerator(gpu)) == "kv-fp8"
+    if alike:
+        now = standing(gpu, provenance=provenance)
+        one, other = (
+            pools_of(CHANGES[lever](now).setup, crowd(LOAD, 1))[0] for lever in ("kv-fp8", "kv-int8")
+        )
+        assert one.limits == other.limits
+        for times, same in zip(one.estimate.times, other.estimate.times, strict=True):
+            assert np.array_equal(times, same)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from page_reader import read_page
 
-from twophase.cli.simulate import number_of
+from twophase.cli.simulate_options import number_of
 
 Run = Callable[..., tuple[int, str, str]]
 SMALL = ("simulate", "llama-3.1-8b", "--rate", "20", "--requests", "40", "--output-tokens", "16")

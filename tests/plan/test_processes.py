@@ -39,12 +39,10 @@ def test_a_local_ray_gives_the_same() -> None:
     assert found[0][1] is not None
 
 
-def test_no_ray() -> None:
-    try:
-        import ray  # noqa: F401
-    except ModuleNotFoundError:
-        with pytest.raises(InputError, match=r"twophase\[ray\]"), on_ray(question(), "auto"):
-            pass
+def test_no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)  # as if it weren't installed
+    with pytest.raises(InputError, match=r"twophase\[ray\]"), on_ray(question(), "auto"):
+        pass
 
 
 ENDED = """

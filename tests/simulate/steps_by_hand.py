@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from random_loads import pass_times
 
+from twophase.cost import pass_times as columns
 from twophase.cost.dealt import Dealt
 from twophase.cost.pass_ import Pass
 from twophase.cost.pass_times import PassTimes
@@ -26,7 +27,7 @@ def times_in_step(rows: int, sequences: int) -> tuple[PassTimes, Dealt]:
     """As random_loads.pass_times, all of it rising with the rows; experts by a table with a bend."""
     each = np.arange(rows + 1.0)
     times = pass_times(rows, sequences)
-    times.mixers[:, 6] = 0.035  # a sequence of a decode pass takes as long as 50 tokens of context
+    times.mixers[:, columns.DECODE_SPAN_S] = 0.035  # as 50 tokens of context
     dealt = Dealt(0.5 + np.maximum(0.1, 0.02 * each), 0.03 * each, 60 * each, np.minimum(600.0, 20 * each))
     rows_s = 1.5 + 0.01 * each + dealt.experts_s + dealt.exchanges_s
     return times._replace(rows_s=rows_s, decode_rows_s=0.9 * rows_s), dealt
@@ -41,10 +42,13 @@ def attention_s(times: PassTimes, spans: tuple[tuple[int, int], ...]) -> float:
     seconds = 0.0
     if prompts:
         pairs = sum(new * context + new * (new + 1) / 2 for new, context in prompts)
-        seconds += own[1] + len(prompts) * own[2] + pairs * own[3] + sum(c for _, c in prompts) * own[4]
-        seconds += read * own[10]
+        seconds += own[columns.PROMPT_PASS_S] + len(prompts) * own[columns.PROMPT_SPAN_S]
+        seconds += pairs * own[columns.PROMPT_PAIR_S]
+        seconds += sum(context for _, context in prompts) * own[columns.PROMPT_TOKEN_S]
+        seconds += read * own[columns.MIXED_TOKEN_S]
     if decodes:
-        seconds += own[5] + len(decodes) * own[6] + read * own[7]
+        seconds += own[columns.DECODE_PASS_S] + len(decodes) * own[columns.DECODE_SPAN_S]
+        seconds += read * own[columns.DECODE_TOKEN_S]
     return float(seconds)
 
 

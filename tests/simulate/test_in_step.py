@@ -16,7 +16,19 @@ from twophase.cost.dealt import Dealt
 from twophase.hardware.accelerator import Link
 from twophase.scheduler.request import Limits
 from twophase.simulate import linking
-from twophase.simulate.books import FINISHED, FINISHED_S, FIRST_TOKEN_S, OUTCOME, PASSES, SECONDS, START_S
+from twophase.simulate.books import (
+    FINISHED,
+    FINISHED_S,
+    FIRST_TOKEN_S,
+    OUTCOME,
+    OUTPUT_TOKENS,
+    PASSES,
+    PROMPT,
+    SECONDS,
+    SPECULATES,
+    START_S,
+    TRUNCATED,
+)
 from twophase.simulate.in_step import advance_in_step
 from twophase.simulate.replica import DONE, submit
 from twophase.simulate.running import Loop, Wire, cluster_of, replicas_of, run_pools
@@ -184,12 +196,12 @@ def test_a_group_of_one_is_a_replica_alone(seed: int) -> None:
     requests, limits, times = random_requests(seed, drafts=seed == 1, outputs_keyed=True)
     alone = simulate_replica(requests, limits, times)
     whole = pool(limits=limits, times=times, dealt=times_in_step(150, 14)[1])
-    load = Workload(requests.arrival_s, requests.counts[:, 0], requests.counts[:, 1])
+    load = Workload(requests.arrival_s, requests.counts[:, PROMPT], requests.counts[:, OUTPUT_TOKENS])
     replicas, _ = replicas_of([whole], load, 0, 0.0, 0)
     replicas[0] = replicas[0]._replace(
         requests=requests, state=replicas[0].state._replace(arena=requests.keys)
     )
-    replicas[0].counts[14] = seed == 1  # speculates
+    replicas[0].counts[SPECULATES] = seed == 1
     loop = Loop(replicas, None, len(load))
     cluster = loop.placed(cluster_of([whole], load, 1, "round-robin", None, 0))
     for row, moment in enumerate(requests.arrival_s.tolist()):
@@ -214,4 +226,4 @@ def test_ranks_without_dealt_experts_go_alone() -> None:
 def test_time_is_up_in_the_middle_of_a_step() -> None:
     both = pool(ranks=2, dealt=nothing_dealt(500))
     run = run_pools([both], workload((0.0, 10, 100), (0.0, 10, 2)), max_time_s=1.3)
-    assert run.records.counts[:, OUTCOME].tolist() == [4, FINISHED]
+    assert run.records.counts[:, OUTCOME].tolist() == [TRUNCATED, FINISHED]

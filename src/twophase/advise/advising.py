@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from twophase.advise.changes import CHANGES, Change, Now, RefusedError
+from twophase.advise.changes import CHANGES, Change, Now, RefusedError, twin_of
 from twophase.advise.diagnosis import Phase
 from twophase.advise.effects import Aim, Effect, effects, helps
 from twophase.advise.figures import GOOD, Figures, Rates, Trial, crowded, part_of, tried
-from twophase.advise.known import Known, known_levers
+from twophase.advise.known import ACCEPTANCE, Known, known_levers
 from twophase.advise.load import Load, crowd
 from twophase.advise.point import Point, point_of
 from twophase.advise.reasons import why
@@ -72,7 +72,7 @@ def advise(
     slo: Sequence[tuple[str, float]] = (),
     *,
     shared: float = 0.5,
-    acceptance: float = 0.7,
+    acceptance: float = ACCEPTANCE,
     report: Report = lambda doing, share: None,
 ) -> Advising:
     """InputError where the model doesn't fit, or an aim of goodput has no limits."""
@@ -126,19 +126,27 @@ def all_judged(
     """On all cores: the compiled loops let other threads run. One is enough for what isn't compiled."""
     listed = known_levers()
     with ThreadPoolExecutor(cores()) as threads:
-        pending = [
-            threads.submit(judged, known, CHANGES[key], now, before, aim, slo)
-            for key, known in listed.items()
-        ]
+        twins = {key: twin_of(key, now.setup.accelerator) for key in listed}
+        pending = {
+            key: threads.submit(judged, listed[key], CHANGES[key], now, before, aim, slo)
+            for key in dict.fromkeys(twins.values())
+        }
         try:
             levers: list[Lever] = []
-            for known, each in zip(listed.values(), pending, strict=True):
-                report(known.title, (len(levers) + 1) / (len(pending) + 1))
-                levers.append(each.result())
+            for key, known in listed.items():
+                report(known.title, (len(levers) + 1) / (len(listed) + 1))
+                own = pending[twins[key]].result()
+                levers.append(own if twins[key] == key else called(own, known))
         except BaseException:
             threads.shutdown(cancel_futures=True)
             raise
     return levers
+
+
+def called(own: Lever, known: Known) -> Lever:
+    """The same simulation as another lever's."""
+    filled = known.filled({})
+    return replace(own, known=known, title=known.title, price=filled.price, flags=filled.flags)
 
 
 def rank(own: Lever, aim: Aim) -> tuple[bool, bool, float, float]:

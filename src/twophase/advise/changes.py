@@ -4,18 +4,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 
-from twophase.advise.known import DRAFTS
+from twophase.advise.known import DRAFTS, REACHABLE
 from twophase.advise.load import Load
 from twophase.advise.machines import with_more
 from twophase.advise.point import Point
-from twophase.advise.setup import REACHABLE, Kernels, Setup
+from twophase.advise.setup import Kernels, Setup
 from twophase.cost.parallel import Plan, require_divisible
 from twophase.errors import InputError
+from twophase.hardware.accelerator import Accelerator
 from twophase.model.formats import KV_FORMATS
 from twophase.model.quantization import uniform
 from twophase.simulate.pools import Pool
 
-LEAST_CHUNK, SMALLER = 512, 4
+LEAST_CHUNK, SMALLER = 512, 4  # tokens; a smaller chunk is such a part of the one that there is
 MOST_OF_KERNELS = f"kernels at {REACHABLE:.0%} of their floor's speed, the most to hope for"
 
 
@@ -97,6 +98,12 @@ def kv(now: Now, format: str) -> Change:
     if KV_FORMATS[now.setup.kv] <= KV_FORMATS[format]:
         raise RefusedError(f"the KV cache is stored in {now.setup.kv} already")
     return Change(replace(now.setup, kv=format), now.load)
+
+
+def twin_of(lever: str, accelerator: Accelerator) -> str:
+    """The lever whose simulation is this one's, too: as many bytes, and arithmetic of the same speed."""
+    alike = accelerator.peak("fp8") == accelerator.peak("int8")
+    return "kv-fp8" if lever == "kv-int8" and alike else lever
 
 
 def speculation(now: Now) -> Change:

@@ -19,9 +19,7 @@ class Roofs:
     flops_per_s: float  # peak matmul rate in the engine's compute type
     read_bytes_per_s: float
     ridge_flop_per_byte: float
-    flops_per_s_range: tuple[
-        float, float
-    ]  # lowest and highest probe of the run: how much the machine wandered
+    flops_per_s_range: tuple[float, float]  # lowest and highest probe: how much the machine wandered
     read_bytes_per_s_range: tuple[float, float]
     compute: str  # the type and instructions that the matmul probe ran, e.g. "bf16 (AVX512-BF16)"
     threads: int
@@ -97,9 +95,7 @@ class Advice:
     why: str  # one line, with the arithmetic
     helps: bool
     kind: Kind = "engine"  # what changes: the software, the hardware, or what is asked of it
-    throughput_gain: float | None = (
-        None  # requests a second after ÷ before, where a change serves more, not faster
-    )
+    throughput_gain: float | None = None  # requests/s after ÷ before, where it serves more, not faster
     lever: str = ""  # its key in the list that `advise` weighs, too
     price: Mapping[str, str] = field(default_factory=dict)  # quality, memory, money: what it costs, in words
     flags: Mapping[str, str] = field(default_factory=dict)  # by engine: what turns it on
@@ -127,6 +123,4 @@ class Diagnosis:
     request: RequestSplit
     verdict: Verdict
     seconds: float  # how long the diagnosis took
-    notes: tuple[str, ...] = field(
-        default=()
-    )  # what a reader must know: random weights, a slow fallback, noise
+    notes: tuple[str, ...] = ()  # what a reader must know: random weights, a slow fallback, noise

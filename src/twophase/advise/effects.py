@@ -10,7 +10,7 @@ from twophase.advise.figures import Figures
 
 Aim = Literal["ttft", "itl", "throughput", "cost", "goodput"]
 AIMS: tuple[Aim, ...] = ("ttft", "itl", "throughput", "cost", "goodput")
-STUDENT = 1.53  # four in five, of five parts
+STUDENT = 1.53  # four in five of Student's t with 4 degrees of freedom: of the five PARTS of figures
 HELPS = 1.05  # a twentieth better at the least: less drowns in what is not modelled
 
 

@@ -14,7 +14,8 @@ from twophase.simulate.outcome import Run
 from twophase.simulate.pools import Pool
 
 Floats = NDArray[np.float64]
-TAIL, PARTS = 0.99, 5
+TAIL = 0.99  # the quantile that counts
+PARTS = 5  # of a run, that tell its chance
 GOOD = 0.9  # share of requests that must meet the limits
 FASTEST, RATES = 1.25, 128  # rates that are tried: equal parts of so many times the most that is served
 METRICS = ("ttft", "tpot", "e2e")  # that an SLO can limit
@@ -29,9 +30,7 @@ class Figures:
     itl_s: float  # over tokens
     gap_p99_s: float  # over gaps between tokens
     e2e_s: float
-    requests_per_s: (
-        float  # at the most: of clients who wait for answers, or of a crowd that all comes at once
-    )
+    requests_per_s: float  # at the most: of clients who wait for answers, or of a crowd that comes at once
     output_tokens_per_s: float
     usd_per_million_output_tokens: float | None  # at that
     usd_per_1000_requests: float | None
@@ -187,9 +186,9 @@ def closed_rates(run: Run, made: Asked, clients: int) -> Rates:
 def rates(run: Run) -> Rates:
     """From the moment at which a quarter is through until three quarters are."""
     counts, ends = run.records.counts, run.records.moments[:, FINISHED_S]
-    order = np.argsort(ends[counts[:, OUTCOME] == FINISHED], kind="stable")
-    ends = ends[counts[:, OUTCOME] == FINISHED][order]
-    tokens = counts[counts[:, OUTCOME] == FINISHED, PRODUCED][order]
+    done = np.flatnonzero(counts[:, OUTCOME] == FINISHED)
+    done = done[np.argsort(ends[done], kind="stable")]
+    ends, tokens = ends[done], counts[done, PRODUCED]
     if len(ends) < 4:
         return Rates(0.0, 0.0, 0)
     first, last = ends[len(ends) // 4 - 1], ends[3 * len(ends) // 4 - 1]

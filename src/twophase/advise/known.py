@@ -14,6 +14,9 @@ from twophase.advise.diagnosis import Kind, Phase
 
 ENGINES = ("vllm", "sglang", "ours")
 DRAFTS = 3  # of speculative decoding, a pass
+# Assumed, where nothing says it
+ACCEPTANCE = 0.7  # of speculative decoding: chance of a draft, where those before it were accepted
+REACHABLE = 0.9  # good kernels run at this share of the floor's speed
 
 
 @dataclass(frozen=True, slots=True)

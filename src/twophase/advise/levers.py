@@ -11,12 +11,10 @@ from dataclasses import dataclass, replace
 from twophase.advise.bend import ttft_at
 from twophase.advise.diagnosis import Advice, Kind, Phase
 from twophase.advise.evidence import Evidence, PhaseCost, batch_series, line, share
-from twophase.advise.known import DRAFTS, known_levers
+from twophase.advise.known import ACCEPTANCE, DRAFTS, REACHABLE, known_levers
 from twophase.units import count, duration, percent, quantity, significant, times
 
 MIN_GAIN = 1.1  # less than a tenth drowns in how much machines wander
-REACHABLE = 0.9  # good kernels run at this share of the floor's speed
-ACCEPTANCE = 0.7  # of speculative decoding: chance that a draft is accepted
 
 
 @dataclass(frozen=True, slots=True)

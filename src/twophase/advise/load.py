@@ -10,7 +10,8 @@ from twophase.workload.lengths import Lengths
 from twophase.workload.seeded import generator
 from twophase.workload.workload import Streams, Workload
 
-LEAST, MOST, SEED = 300, 4000, "advise"  # requests of a simulation
+LEAST, MOST = 300, 4000  # requests of a simulation
+SEED = "advise"
 ROUNDS = 3  # of its requests, that each client is watched for
 
 

@@ -16,6 +16,7 @@ from twophase.simulate.books import (
     PROMPTS,
     RUNNING_REQUESTS,
     SECONDS,
+    Passes,
 )
 from twophase.simulate.outcome import Run
 
@@ -96,9 +97,9 @@ def point_of(run: Run, prompt_tokens: float, output_tokens: float, budget: int) 
     )
 
 
-def phase_seconds(times: PassTimes, passes: object) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def phase_seconds(times: PassTimes, passes: Passes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(seconds, those of decodes, counts) by row: a mixed pass's decodes take what they would take alone."""
-    seconds, counts = passes.seconds[:, SECONDS], passes.counts  # type: ignore[attr-defined]
+    seconds, counts = passes.seconds[:, SECONDS], passes.counts
     mixed = (counts[:, PROMPTS] > 0) & (counts[:, DECODES] > 0)
     rows = np.minimum(counts[:, DECODE_ROWS], len(times.decode_rows_s) - 1)
     heads = np.minimum(counts[:, DECODE_ROWS], len(times.logits_s) - 1)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 from twophase.advise.changes import Now
 from twophase.advise.diagnosis import Phase
+from twophase.advise.known import REACHABLE
 from twophase.advise.point import Work
-from twophase.advise.setup import REACHABLE
 from twophase.units import count, duration, percent, significant
 
 OF_WEIGHTS = ("int8-weights", "int4-weights")

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from twophase.advise.known import REACHABLE
 from twophase.calibration.calibrated import Calibration
 from twophase.calibration.estimate import Provenance, estimate
 from twophase.calibration.floors import floor_times
@@ -20,7 +21,6 @@ from twophase.simulate.running import Wire, run_pools
 from twophase.simulate.workload_arrays import Role
 from twophase.workload.workload import Workload
 
-REACHABLE = 0.9  # good kernels run at this share of the floor's speed
 PROMPT = slice(columns.PROMPT_PASS_S, columns.DECODE_PASS_S)
 DECODE = slice(columns.DECODE_PASS_S, columns.DECODE_TOKEN_S + 1)
 

@@ -1,6 +1,6 @@
 """A user's own machine: factors and overheads that bring PassTimes to measured passes."""
 
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from typing import Literal
 
 import numpy as np
@@ -30,6 +30,7 @@ class Coefficients:
 
 
 NAMES = tuple(each.name for each in fields(Coefficients))
+UNCHANGED = np.array(astuple(Coefficients()))  # in the order of NAMES
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from twophase.calibration.calibrated import NAMES, Base, Calibration, Coefficients, parts
+from twophase.calibration.calibrated import NAMES, UNCHANGED, Base, Calibration, Coefficients, parts
 from twophase.calibration.curve_times import curve_times
 from twophase.calibration.curves import curves_of
 from twophase.calibration.floors import floor_times
@@ -92,8 +92,7 @@ def _fit(times: PassTimes, passes: Sequence[Measured]) -> tuple[Floats, NDArray[
     seconds = np.array([each.seconds for each in passes])
     values = affine(design, seconds, prior=_prior(design, seconds))
     seen = np.asarray(design.any(axis=0))
-    default = np.array([getattr(Coefficients(), name) for name in NAMES])
-    values = np.where(seen, values, default)
+    values = np.where(seen, values, UNCHANGED)
     return values, seen, seconds / (design @ values)
 
 
@@ -111,16 +110,15 @@ def _pace(ratio: Floats, seconds: Floats) -> float:
 
 def _prior(design: Floats, seconds: Floats) -> Floats:
     """Little overhead, and the base's parts stretched alike: what decides where points do not."""
-    default = np.array([getattr(Coefficients(), name) for name in NAMES])
-    base = design @ default
+    base = design @ UNCHANGED
     stretch = float(np.median(seconds / np.maximum(base, 1e-12)))
     rows = []
-    for i, usual in enumerate(default):
+    for i, usual in enumerate(UNCHANGED):
         seen = design[:, i] > 0
         if not seen.any():
             continue
         share = float(np.median(design[seen, i] / seconds[seen]))
-        row = np.zeros(len(default) + 1)
+        row = np.zeros(len(UNCHANGED) + 1)
         row[i] = PRIOR * share
         row[-1] = PRIOR * share * usual * stretch
         rows.append(row)

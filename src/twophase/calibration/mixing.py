@@ -1,15 +1,17 @@
 """The seconds of mixing tokens in one layer, in the affine form of PassTimes.mixers."""
 
+from collections.abc import Container
 from math import log2
 from typing import NamedTuple
 
 from twophase.calibration.curves import AttentionCurve, Curves
 from twophase.calibration.mixers import Mix
+from twophase.cost.communication import ACTIVATION_BYTES
 from twophase.hardware.accelerator import Accelerator
 
 WIDENING = 0.6  # assumed: share of the peak at which cached vectors of latent attention are decompressed
 SCORING = 0.4  # assumed: share of the peak at which an indexer scores keys
-BF16 = 2.0
+WIDE_BYTES = 1.5  # of a cached element, beyond which it is one of 16 bits
 
 
 class MixTime(NamedTuple):
@@ -38,9 +40,14 @@ def mix_time(mix: Mix, kv_bytes: float, accelerator: Accelerator, curves: Curves
             return _recurrence(mix, accelerator, curves)
 
 
+def cache_format(kv_bytes: float, measured: Container[str]) -> str:
+    """The format whose curves speak for a cache."""
+    return "bf16" if kv_bytes > WIDE_BYTES or "fp8" not in measured else "fp8"
+
+
 def attention_curve(curves: Curves, kv_bytes: float, head_dim: int) -> AttentionCurve:
     """Of the nearest size of head, in the cache's format where that was measured."""
-    kv = "bf16" if kv_bytes > 1.5 or not any(name == "fp8" for name, _ in curves.attention) else "fp8"
+    kv = cache_format(kv_bytes, {name for name, _ in curves.attention})
     sizes = [size for name, size in curves.attention if name == kv]
     return curves.attention[kv, min(sizes, key=lambda size: abs(size - head_dim))]
 
@@ -59,7 +66,7 @@ def _attention(mix: Mix, kv_bytes: float, accelerator: Accelerator, curves: Curv
         decode_pass_s=own.decode_launch_s,
         decode_span_s=own.decode_span_s + own.decode_head_s * mix.kv_heads,
         decode_token_s=read,
-        row_s=BF16
+        row_s=ACTIVATION_BYTES
         * mix.head_dim
         * 2
         * (mix.heads * own.prompt_query + mix.kv_heads * own.prompt_key)
@@ -69,7 +76,7 @@ def _attention(mix: Mix, kv_bytes: float, accelerator: Accelerator, curves: Curv
 
 
 def _latent(mix: Mix, kv_bytes: float, accelerator: Accelerator, curves: Curves) -> MixTime:
-    own = curves.latent["bf16" if kv_bytes > 1.5 or "fp8" not in curves.latent else "fp8"]
+    own = curves.latent[cache_format(kv_bytes, curves.latent)]
     like = attention_curve(curves, kv_bytes, 128)
     peak, bandwidth = accelerator.peak_flops, accelerator.bandwidth
     return MixTime(

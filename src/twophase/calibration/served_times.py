@@ -23,7 +23,7 @@ from twophase.cost.pass_times import PassTimes
 from twophase.hardware.accelerator import Accelerator
 
 Floats = NDArray[np.float64]
-MOST = 0.95  # of the bandwidth, that anything reads
+MOST = 0.95  # of a peak or a bandwidth, that anything reaches: assumed
 SHARPNESS = 4.0  # of the knee between two roofs
 ALL_TOKENS = 1e12  # that a row sees without a window
 SOURCE = "engines serving, public points of ai-dynamo/aiconfigurator and InferenceX (Apache-2.0)"

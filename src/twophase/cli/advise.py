@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from twophase.cli.advise_options import load_of, measured_notes, require_sound
-from twophase.cli.bench_options import from_user
 from twophase.cli.deployment import (
     DescribedModel,
     DpOption,
@@ -21,11 +20,12 @@ from twophase.cli.deployment import (
     loaded,
 )
 from twophase.cli.fit import bytes_of
-from twophase.cli.options import JsonOption, PlainOption
+from twophase.cli.options import JsonOption, PlainOption, from_user
 from twophase.cli.progress import progress_bar, simulator_shown
 from twophase.cli.serving_options import (
     AcceptanceOption,
     CalibrationOption,
+    ClockOption,
     ContextLengthOption,
     KvMemoryOption,
     MaxSequencesOption,
@@ -108,13 +108,7 @@ def advise(
     prefix_cache: PrefixCacheOption = True,
     speculate: Annotated[int, typer.Option(metavar="K", help="Drafts that are verified already.")] = 0,
     replicas: Annotated[int, typer.Option(metavar="N", help="Engines that share the load.")] = 1,
-    clock: Annotated[
-        Literal["floor", "curves", "served"] | None,
-        typer.Option(
-            help="Passes by arithmetic alone, by kernels' measured curves, by engines' measured serving.",
-            show_default="served where it was fitted, else curves",
-        ),
-    ] = None,
+    clock: ClockOption = None,
     calibration: CalibrationOption = None,
     json: JsonOption = False,
     plain: PlainOption = False,

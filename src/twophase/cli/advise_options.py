@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twophase.cli.options import positive
+from twophase.cli.options import positive, require_one_form
 from twophase.errors import InputError, damaged, require_regular
 from twophase.units import duration, times
 
@@ -27,8 +27,7 @@ FAR = 1.5  # times what is predicted: then something else is wrong
 
 def require_sound(values: Mapping[str, Any], given: Collection[str]) -> None:
     """InputError where a value, or options together, make no sense; `given` are those that the user gave."""
-    if values["json"] and values["plain"]:
-        raise InputError("give one of --json and --plain")
+    require_one_form(values["json"], values["plain"])
     for name in COUNTS:
         if values[name] is not None and not 1 <= values[name] <= LARGEST:
             raise InputError(

@@ -13,7 +13,6 @@ from twophase.cli.bench_options import (
     counter_of,
     fields_of,
     first_concurrency,
-    from_user,
     headers_of,
     require_sound,
 )
@@ -28,7 +27,7 @@ from twophase.cli.load_options import (
     TurnsOption,
 )
 from twophase.cli.needs import needs
-from twophase.cli.options import JsonOption, PlainOption, SloOption
+from twophase.cli.options import JsonOption, PlainOption, SloOption, from_user
 
 if TYPE_CHECKING:
     from twophase.meter.plan import Plan

@@ -6,9 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from twophase.cli.options import positive
+from twophase.cli.options import positive, require_one_form
 from twophase.errors import InputError
 
 LARGEST = 100_000_000
@@ -26,8 +24,7 @@ EXCLUDED = {  # options that say twice, or against each other, what is sent
 
 def require_sound(values: Mapping[str, Any], given: Collection[str]) -> None:
     """InputError where a value, or options together, make no sense; `given` are those that the user gave."""
-    if values["json"] and values["plain"]:
-        raise InputError("give one of --json and --plain")
+    require_one_form(values["json"], values["plain"])
     if sum(values[name] is not None for name in ("concurrency", "rate", "trace")) > 1:
         raise InputError("give one of --concurrency, --rate and --trace")
     for name in SECONDS:
@@ -58,11 +55,6 @@ def require_sound(values: Mapping[str, Any], given: Collection[str]) -> None:
     if values["trace"] is None and (replaying := [name for name in ("speedup", "skip_bad") if name in given]):
         option = replaying[0].replace("_", "-")
         raise InputError(f"--{option} is for replays: give --trace FILE, too")
-
-
-def from_user(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def first_concurrency(concurrency: int | None, sweep: bool) -> int:

@@ -9,7 +9,7 @@ import typer
 
 from twophase.cli.counters_options import OF_PROMETHEUS, OF_SERVERS, headers_of, require_sound, seconds_of
 from twophase.cli.deployment import KV, HardwareOption, KVOption, TpOption, WeightsOption
-from twophase.cli.options import JsonOption, PlainOption, positive
+from twophase.cli.options import JsonOption, PlainOption, from_user, positive, require_one_form
 from twophase.errors import InputError
 
 if TYPE_CHECKING:
@@ -74,10 +74,9 @@ def counters(
     plain: PlainOption = False,
 ) -> int | None:
     """Tell prefill from decode in production: tokens, times and GPU time, from an engine's own counters."""
-    if json and plain:
-        raise InputError("give one of --json and --plain")
+    require_one_form(json, plain)
     positive("--timeout", timeout)
-    given = {name for name in (*OF_PROMETHEUS, *OF_SERVERS) if _from_user(context, name)}
+    given = {name for name in (*OF_PROMETHEUS, *OF_SERVERS) if from_user(context, name)}
     between_s = seconds_of("--interval", interval)
     window_s = None if window is None else seconds_of("--window", window)
     asked_s = seconds_of("--query-window", query_window)
@@ -105,11 +104,6 @@ def counters(
         show(_of_files(source or "", second, window_s, beside), json, plain)
         return None
     return _of_server(target(source or "", headers, timeout), between_s, watch, beside, json, plain)
-
-
-def _from_user(context: typer.Context, name: str) -> bool:
-    found = context.get_parameter_source(name)
-    return found is not None and found.name == "COMMANDLINE"
 
 
 def _require_known(gpu: str | None, model: str | None, hardware: Path | None) -> None:

@@ -75,16 +75,8 @@ def loaded(name: str, weights: str | None, as_published: bool = False) -> "Model
 
 def deployment_of(model: "Model", kv: KV, activations: str | None, plan: "Plan") -> "Deployment":
     """InputError for a plan that engines refuse."""
-    from twophase.cost.deployment import Deployment
+    from twophase.cost.deployment import deployed
     from twophase.cost.parallel import require_divisible
-    from twophase.model.formats import KV_FORMATS
 
     require_divisible(model.spec, plan)
-    return Deployment(
-        spec=model.spec,
-        storage=model.storage,
-        kv_bytes=KV_FORMATS[kv],
-        plan=plan,
-        arithmetic=activations,
-        kv_integers=kv == "int8",
-    )
+    return deployed(model, plan, kv, activations)

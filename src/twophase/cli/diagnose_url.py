@@ -10,7 +10,7 @@ import typer
 
 from twophase.cli.bench_end import keeping_place
 from twophase.cli.needs import needs
-from twophase.cli.options import positive, require_writable, write
+from twophase.cli.options import positive, require_one_form, require_writable, write
 from twophase.cli.progress import progress_bar
 from twophase.errors import InputError
 
@@ -129,8 +129,7 @@ def require_sound(
     asked: ServerAsked, html: Path | None, out: Path | None, *, as_json: bool, plain: bool
 ) -> None:
     positive("--timeout", asked.timeout_s)
-    if as_json and plain:
-        raise InputError("give one of --json and --plain")
+    require_one_form(as_json, plain)
     if asked.endpoint not in ("auto", "chat", "completions"):
         raise InputError(f"--endpoint {asked.endpoint}: it is auto, chat or completions")
     if asked.longest is not None and not 256 <= asked.longest <= 10_000_000:

@@ -17,7 +17,7 @@ from twophase.cli.deployment import (
     WeightsOption,
     loaded,
 )
-from twophase.cli.options import JsonOption, PlainOption, warn
+from twophase.cli.options import JsonOption, PlainOption, require_one_form, warn
 from twophase.cli.sizes import sizes_of
 from twophase.errors import InputError
 
@@ -98,8 +98,7 @@ def fit(
     plain: PlainOption = False,
 ) -> None:
     """Show whether a model fits on its devices, every term of its memory, and how much KV cache is left."""
-    if json and plain:
-        raise InputError("give one of --json and --plain")
+    require_one_form(json, plain)
     for option, size in (
         ("--max-model-len", max_model_len),
         ("--max-num-batched-tokens", max_num_batched_tokens),

@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from twophase.cli.deployment import HardwareOption
-from twophase.cli.options import JsonOption, PlainOption
-from twophase.errors import InputError
+from twophase.cli.options import JsonOption, PlainOption, require_one_form
 
 
 def hardware(
@@ -18,8 +17,7 @@ def hardware(
     plain: PlainOption = False,
 ) -> None:
     """List the accelerators that are known by name, or show one with the source of each figure."""
-    if json and plain:
-        raise InputError("give one of --json and --plain")
+    require_one_form(json, plain)
 
     from twophase.hardware.catalogue import accelerators, load_accelerator
     from twophase.hardware.entry import read_entries

@@ -36,6 +36,17 @@ SloOption = Annotated[
 ]
 
 
+def from_user(context: typer.Context, name: str) -> bool:
+    """It was given, and is no default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def require_one_form(json: bool, plain: bool) -> None:
+    if json and plain:
+        raise InputError("give one of --json and --plain")
+
+
 def threads_of(threads: int | None) -> int:
     available = cores()
     if threads is None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twophase.cli.bench_options import from_user
 from twophase.cli.deployment import DescribedModel, HardwareOption, loaded
 from twophase.cli.load_options import (
     OutputTokensOption,
@@ -16,18 +15,21 @@ from twophase.cli.load_options import (
     SkipBadOption,
     SpeedupOption,
 )
-from twophase.cli.options import JsonOption, PlainOption, require_writable, write
+from twophase.cli.options import JsonOption, PlainOption, from_user, require_writable, write
 from twophase.cli.plan_options import accelerators_of, numbers_of, prices_of, require_plannable, words_of
 from twophase.cli.progress import progress_bar, simulator_shown
 from twophase.cli.serving_options import CalibrationOption, RouterOption, calibration_of
-from twophase.cli.simulate import number_of
-from twophase.cli.simulate_options import require_sound, workload_of
+from twophase.cli.simulate_options import number_of, require_sound, workload_of
 
 if TYPE_CHECKING:
     from twophase.plan.answer import Answer
     from twophase.plan.question import Question
+    from twophase.plan.slo import Slo
+    from twophase.workload.workload import Workload
 
 GPUS = "h100-sxm,h200,a100-80gb,l40s,mi300x"
+ROUNDED = 1024  # tokens, of the longest sequence
+LEAST, MOST, SPANS = 1000, 8000, 4  # requests of a made-up load: several times as long as a request may take
 
 
 def plan(
@@ -182,11 +184,7 @@ def question_of(values: dict[str, Any], given: set[str]) -> "Question":
     )
 
 
-ROUNDED = 1024  # tokens
-LEAST, MOST, SPANS = 1000, 8000, 4  # requests of a made-up load: several times as long as a request may take
-
-
-def load_of(values: dict[str, Any], given: set[str], slo: Any) -> Any:
+def load_of(values: dict[str, Any], given: set[str], slo: "Slo") -> "Workload":
     """As `simulate` makes it; a rate so long that the load is a steady one."""
     whole = {
         **values,

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twophase.cli.options import positive
+from twophase.cli.options import positive, require_one_form
 from twophase.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -14,8 +14,7 @@ LARGEST = 1_000_000
 
 
 def require_plannable(values: Mapping[str, Any]) -> None:
-    if values["json"] and values["plain"]:
-        raise InputError("give one of --json and --plain")
+    require_one_form(values["json"], values["plain"])
     if values["resume"] and values["out"] is None:
         raise InputError("--resume goes on with a run folder: give it with -o DIR")
     for name in ("processes", "max_gpus", "context_length"):

@@ -1,7 +1,7 @@
 """The options of a serving engine, which the verbs that run, simulate or advise one share."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -36,6 +36,14 @@ PrefixCacheOption = Annotated[
 AcceptanceOption = Annotated[
     float,
     typer.Option("--acceptance", metavar="A", help="Chance of a draft, where those before it were accepted."),
+]
+ClockOption = Annotated[
+    Literal["floor", "curves", "served"] | None,
+    typer.Option(
+        "--clock",
+        help="Passes by arithmetic alone, by kernels' measured curves, by engines' measured serving.",
+        show_default="served where it was fitted, else curves",
+    ),
 ]
 CalibrationOption = Annotated[
     Path | None,

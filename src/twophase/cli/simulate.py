@@ -3,11 +3,10 @@
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twophase.cli.bench_options import from_user
 from twophase.cli.deployment import (
     DescribedModel,
     DpOption,
@@ -18,9 +17,7 @@ from twophase.cli.deployment import (
     PpOption,
     TpOption,
     WeightsOption,
-    loaded,
 )
-from twophase.cli.fit import bytes_of
 from twophase.cli.load_options import (
     ArrivalsOption,
     BurstinessOption,
@@ -32,24 +29,22 @@ from twophase.cli.load_options import (
     SpeedupOption,
     TurnsOption,
 )
-from twophase.cli.options import JsonOption, PlainOption, SloOption, require_writable, write
-from twophase.cli.progress import progress_bar, simulator_shown
+from twophase.cli.options import JsonOption, PlainOption, SloOption, from_user, require_writable, write
 from twophase.cli.serving_options import (
     AcceptanceOption,
     CalibrationOption,
+    ClockOption,
     KvMemoryOption,
     PrefixCacheOption,
     PresetOption,
     RouterOption,
-    calibration_of,
 )
-from twophase.cli.simulate_options import group_of, require_sound, split_of, workload_of
+from twophase.cli.simulate_options import require_sound, split_of, workload_of
+from twophase.cli.simulate_run import simulated
 
 if TYPE_CHECKING:
     from twophase.meter.goodput import Limit
     from twophase.report.simulation import Simulation
-    from twophase.simulate.outcome import Run
-    from twophase.workload.workload import Workload
 
 
 def simulate(
@@ -175,13 +170,7 @@ def simulate(
     no_overlap: Annotated[
         bool, typer.Option("--no-overlap", help="Send when all layers are computed, not one by one.")
     ] = False,
-    clock: Annotated[
-        Literal["floor", "curves", "served"] | None,
-        typer.Option(
-            help="Passes by arithmetic alone, by kernels' measured curves, by engines' measured serving.",
-            show_default="served where it was fitted, else curves",
-        ),
-    ] = None,
+    clock: ClockOption = None,
     calibration: CalibrationOption = None,
     slo: SloOption = None,
     max_time: Annotated[
@@ -237,76 +226,6 @@ def simulate(
     if not json:
         say_end(own, took, out, html)
     return 1 if own.summary.of("truncated") else 0
-
-
-def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, int] | None) -> "Run":
-    from twophase.cost.parallel import Plan
-    from twophase.hardware.catalogue import load_accelerator
-    from twophase.simulate.links import link_of
-    from twophase.simulate.pools import Sizes
-    from twophase.simulate.run import Split, link_between, simulate
-    from twophase.simulate.running import Wire
-
-    groups = [group_of(each, values["hardware"]) for each in values["pool"]]
-    apart = bool(groups) and groups[0].role != "both"
-    accelerator = groups[0].accelerator if groups else load_accelerator(values["gpu"], values["hardware"])
-    wire = None if values["link"] is None else link_of(values["link"], accelerator)
-    plan = Plan(values["tp"], values["pp"], values["ep"], values["dp"])
-    parted = None
-    if split is not None:
-        prefill_plan = Plan(values["prefill_tp"], plan.pp, plan.ep, plan.dp) if values["prefill_tp"] else None
-        parted = Split(
-            prefill=split[0],
-            decode=split[1],
-            link=wire,
-            overlap=not values["no_overlap"],
-            prefill_plan=prefill_plan,
-        )
-    with progress_bar() as report, simulator_shown(report):
-        started = time.perf_counter()
-
-        def say(simulated_s: float, done: int, of: int) -> None:
-            rate = done / max(time.perf_counter() - started, 1e-9)
-            report(f"{simulated_s:,.0f} s simulated, {rate:,.0f} requests/s", done / max(of, 1))
-
-        return simulate(
-            loaded(values["model"], values["weights"]),
-            groups or accelerator,
-            workload,
-            values["policy"] or values["preset"],
-            preset=values["preset"],
-            plan=plan,
-            kv=values["kv"],
-            sizes=Sizes(
-                max_tokens=values["max_tokens_per_pass"],
-                max_sequences=values["max_sequences"],
-                context_length=values["context_length"],
-                block_size=values["block_size"],
-                blocks=values["kv_blocks"],
-                kv_pool_bytes=bytes_of("--kv-memory", values["kv_memory"]),
-                prefix_cache=values["prefix_cache"],
-            ),
-            replicas=values["replicas"],
-            router=values["router"],
-            split=parted,
-            wire=Wire(wire or link_between(groups), not values["no_overlap"]) if apart else None,
-            drafts=values["speculate"],
-            acceptance=values["acceptance"] if values["speculate"] else 0.0,
-            provenance=values["clock"],
-            calibration=calibration_of(values["calibration"]),
-            seed=number_of(values["seed"]),
-            max_time_s=values["max_time"] or float("inf"),
-            show=say,
-        )
-
-
-def number_of(seed: str) -> int:
-    """Of a seed in letters."""
-    from hashlib import blake2b
-
-    if seed.isdecimal() and len(seed) < 10:
-        return int(seed)
-    return int.from_bytes(blake2b(seed.encode(), digest_size=4).digest())
 
 
 def show(own: "Simulation", *, json: bool, plain: bool) -> None:

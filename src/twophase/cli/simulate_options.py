@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from twophase.cli.options import positive
+from twophase.cli.options import positive, require_one_form
 from twophase.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ TRACE_ALONE = ("speedup", "spread_arrivals")
 
 def require_sound(values: Mapping[str, Any], given: Collection[str]) -> None:
     """InputError where a value, or options together, make no sense; `given` are those that the user gave."""
-    if values["json"] and values["plain"]:
-        raise InputError("give one of --json and --plain")
+    require_one_form(values["json"], values["plain"])
     for name in SECONDS:
         if values[name] is not None:
             positive(f"--{name.replace('_', '-')}", values[name])
@@ -149,6 +148,15 @@ def group_of(text: str, hardware: "Path | None") -> "Group":
     count, *layout = map(int, numbers.values())
     plan = Plan(**dict(zip(list(numbers)[1:], layout, strict=True)))
     return Group(load_accelerator(name, hardware), count, plan, role)
+
+
+def number_of(seed: str) -> int:
+    """Of a seed in letters."""
+    from hashlib import blake2b
+
+    if seed.isdecimal() and len(seed) < 10:
+        return int(seed)
+    return int.from_bytes(blake2b(seed.encode(), digest_size=4).digest())
 
 
 def workload_of(values: Mapping[str, Any]) -> "Workload":

@@ -7,7 +7,8 @@ from functools import lru_cache
 
 from twophase.cost.parallel import ALONE, Plan, layers_of, share, stages
 from twophase.model.cache import mixer_caches
-from twophase.model.formats import FORMATS, Format
+from twophase.model.catalogue import Model
+from twophase.model.formats import FORMATS, KV_FORMATS, Format
 from twophase.model.mixers import Mixer
 from twophase.model.quantization import Storage, uniform
 from twophase.model.spec import ModelSpec
@@ -24,6 +25,18 @@ class Deployment:
     plan: Plan = ALONE
     arithmetic: str | None = None  # operands' type of every multiply; None: as each weight's format allows
     kv_integers: bool = False  # the KV cache's elements are integers, where they have 8 bits or fewer
+
+
+def deployed(model: Model, plan: Plan, kv: str, arithmetic: str | None = None) -> Deployment:
+    """kv: a name of KV_FORMATS."""
+    return Deployment(
+        spec=model.spec,
+        storage=model.storage,
+        kv_bytes=KV_FORMATS[kv],
+        plan=plan,
+        arithmetic=arithmetic,
+        kv_integers=kv == "int8",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ import numpy as np
 from twophase.cost.deployment import Deployment, device_stages
 from twophase.cost.operators import stage_operators, total
 from twophase.cost.pass_ import Pass
+from twophase.cost.pass_seconds import pass_cost
+from twophase.cost.pass_times import PassTimes
 from twophase.cost.spans import Spans
 
 
@@ -29,3 +31,10 @@ def price_of(own: Deployment) -> Callable[[Pass], tuple[float, float]]:
         return float(work.total_flops), float(work.bytes)
 
     return price
+
+
+def cost_of(times: PassTimes, pass_: Pass) -> tuple[float, float, float]:
+    """(seconds, FLOPs, bytes) of one pass, as these PassTimes say."""
+    spans = spans_of(pass_)
+    seconds, flops, bytes_ = pass_cost(times, spans.new, spans.context, int(spans.logits.sum()))
+    return float(seconds), float(flops), float(bytes_)

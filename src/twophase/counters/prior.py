@@ -7,7 +7,7 @@ from twophase.counters.prior_type import Prior
 from twophase.counters.share import Range, Share, share_of
 from twophase.counters.steps import steps_of
 
-# What real passes reach: 40 to 70 % of peak in prefill, and of bandwidth in decode seldom all.
+# Assumed: what real passes reach, of peak in prefill, and of bandwidth in decode, seldom all of it.
 PREFILL_REACHES = Range(0.40, 0.55, 0.70)
 DECODE_REACHES = Range(0.50, 0.70, 0.90)
 

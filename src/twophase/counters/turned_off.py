@@ -8,19 +8,15 @@ from twophase.counters.fetch import Target, fetch, with_path
 from twophase.counters.iterations import OFF
 from twophase.counters.page import LLAMACPP
 from twophase.errors import InputError
+from twophase.owners import OWNERS
 
-FLAGS = {
-    "llamacpp": f"llama.cpp: start it as `{LLAMACPP}`",
-    "sglang": "SGLang: start it with --enable-metrics",
-    "vllm": "vLLM has them unless started with --disable-log-stats",
-    "lmdeploy": "LMDeploy: start api_server with --enable-metrics",
-    "trtllm": f"TensorRT-LLM: {OFF}",
-    "tgi": "TGI has them at /metrics of its own port, or of --prometheus-port",
-    "ollama": "Ollama has no counters, only durations in each answer of its native API",
-}
-OWNERS = {  # of a model at /v1/models
-    **{"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp", "lmdeploy": "lmdeploy"},
-    **{"library": "ollama", "tensorrt_llm": "trtllm"},
+FLAGS = {  # by the names of OWNERS
+    "llama.cpp": f"llama.cpp: start it as `{LLAMACPP}`",
+    "SGLang": "SGLang: start it with --enable-metrics",
+    "vLLM": "vLLM has them unless started with --disable-log-stats",
+    "LMDeploy": "LMDeploy: start api_server with --enable-metrics",
+    "TensorRT-LLM": f"TensorRT-LLM: {OFF}",
+    "Ollama": "Ollama has no counters, only durations in each answer of its native API",
 }
 ROUTERS = {  # beginnings of names that only a router has
     "vllm:healthy_pods_total": "vLLM production-stack's router",
@@ -69,10 +65,10 @@ def no_page(own: Target, status: int, content: bytes) -> InputError:
         return InputError(f"{own.url}: {status}, a key is needed: give --api-key or --header")
     if status not in HOSTED:
         return InputError(f"{own.url}: status {status}: {' '.join(text.split())[:100]}")
-    who = "llamacpp" if "--metrics" in text else engine_at(own)
-    if who:
+    who = "llama.cpp" if "--metrics" in text else engine_at(own)
+    if who in FLAGS:
         return InputError(f"{own.url}: {status}, no counters there. {FLAGS[who]}")
-    known = "; ".join(FLAGS[each] for each in ("sglang", "llamacpp", "lmdeploy", "trtllm"))
+    known = "; ".join(FLAGS[each] for each in ("SGLang", "llama.cpp", "LMDeploy", "TensorRT-LLM"))
     return InputError(f"{own.url}: {status} {HOSTED[status]}. {known}")
 
 

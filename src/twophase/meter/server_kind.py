@@ -9,17 +9,9 @@ from twophase.meter.chunks import shorten
 from twophase.meter.compression import body_of
 from twophase.meter.exchange import Pool, fetch
 from twophase.meter.records import Exchange, Target
+from twophase.owners import OWNERS
 
 UNKNOWN = "unknown"
-OWNERS = {  # of a model, in the list of models
-    "vllm": "vLLM",
-    "sglang": "SGLang",
-    "llamacpp": "llama.cpp",
-    "lmdeploy": "LMDeploy",
-    "tensorrt_llm": "TensorRT-LLM",
-    "twophase": "twophase",
-    "library": "Ollama",
-}
 COUNTERS = {  # prefixes of counters
     "vllm:": "vLLM",
     "sglang:": "SGLang",

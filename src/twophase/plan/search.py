@@ -32,7 +32,6 @@ class Looked:
     considered: int  # candidates with at most so many devices
     left: int
     lost: Counter[str] = field(default_factory=Counter)  # candidates cut: memory, ttft, tpot, slo, capacity
-    lost_by_gpu: dict[str, Counter[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,6 @@ def sifted(question: Question, judged: list[Judged]) -> Looked:
         LEAST_ROOM, ROOM * min((each.first().devices for each in configs), default=0)
     )
     lost: Counter[str] = Counter()
-    by_gpu: dict[str, Counter[str]] = {}
     considered = left = 0
     for config, why in (*((each, "capacity") for each in configs), *dead):
         every, rest = count_of(config, most), 0
@@ -84,8 +82,7 @@ def sifted(question: Question, judged: list[Judged]) -> Looked:
             rest = count_of(config, most, least_only=True)
         considered, left = considered + every, left + rest
         lost[why] += every - rest
-        by_gpu.setdefault(config.serving.layout.gpu, Counter())[why] += every - rest
-    return Looked(tuple(configs), most, considered, left, lost, by_gpu)
+    return Looked(tuple(configs), most, considered, left, lost)
 
 
 def _lost(by: dict[Kind, Judged], serving: Kind, prefill: Kind | None) -> str:

@@ -4,10 +4,9 @@ from collections import OrderedDict
 from dataclasses import replace
 
 from twophase.calibration.estimate import Estimate, estimate
-from twophase.cost.deployment import Deployment
+from twophase.cost.deployment import Deployment, deployed
 from twophase.fit.fit import Fit, fit
 from twophase.fit.serving import Serving
-from twophase.model.formats import KV_FORMATS
 from twophase.plan.candidate import Kind, Layout
 from twophase.plan.question import Question
 from twophase.scheduler.request import Limits
@@ -84,14 +83,7 @@ class Setups:
         )
 
     def deployment(self, at: Layout) -> Deployment:
-        model = self.question.models[at.weights]
-        return Deployment(
-            spec=model.spec,
-            storage=model.storage,
-            kv_bytes=KV_FORMATS[at.kv],
-            plan=at.plan,
-            kv_integers=at.kv == "int8",
-        )
+        return deployed(self.question.models[at.weights], at.plan, at.kv)
 
     def estimate(self, at: Layout) -> Estimate:
         """Up to the largest options of the space: shorter tables begin alike."""

@@ -8,7 +8,7 @@ from twophase.advise.advising import Advising, Lever
 from twophase.advise.diagnosis import Phase
 from twophase.advise.figures import Figures
 from twophase.advise.point import Work
-from twophase.calibration.estimate import Estimate
+from twophase.report.clock_json import clock
 
 Json = dict[str, Any]
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
@@ -49,16 +49,6 @@ def document(own: Advising) -> Json:
         "context_tokens": own.point.context,
         "levers": [lever(each) for each in own.levers],
         "notes": list(own.notes),
-    }
-
-
-def clock(own: Estimate) -> Json:
-    low, high = own.interval
-    return {
-        "provenance": own.provenance,
-        "pass_interval": [low, finite(high)],
-        "extrapolated": own.extrapolated,
-        "source": own.source,
     }
 
 

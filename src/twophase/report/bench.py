@@ -30,7 +30,7 @@ from twophase.report.bench_rows import (
 )
 from twophase.report.bench_terminal import HEAD, as_text, heading, note_lines, show, table
 from twophase.report.bench_vllm import vllm_block
-from twophase.units import count, milliseconds
+from twophase.units import count
 
 SHOWN_REASONS = 8
 
@@ -111,9 +111,3 @@ def _reasons(summary: Summary) -> Iterable[RenderableType]:
         ]
         more = len(summary.reasons) - SHOWN_REASONS
         yield Text("\n".join([*lines, *([f"       … and {more} more reasons"] if more > 0 else [])]))
-
-
-def level_line(level: Summary) -> str:
-    """One line for a level just done, for progress."""
-    first = milliseconds(level.latencies.ttft.p50) if level.latencies.ttft else "–"
-    return f"{level.point}: {outcome_line(level)}, TTFT p50 {first} ms"

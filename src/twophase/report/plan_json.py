@@ -10,7 +10,7 @@ from twophase.plan.commands import launch
 from twophase.plan.search import Best
 from twophase.plan.slo import Kept
 from twophase.plan.trial import Trial
-from twophase.report.advice_json import clock
+from twophase.report.clock_json import clock
 from twophase.report.plan_rows import notes, why_lost
 
 Json = dict[str, Any]

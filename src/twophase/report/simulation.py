@@ -41,13 +41,12 @@ class Simulation:
     @property
     def pools(self) -> list[tuple[str, int]]:
         """(role and devices of each pool, its replicas)."""
-        found: dict[int, tuple[str, int]] = {}
-        for each in self.run.replicas:
-            pool = each.pool
+        found = []
+        for pool in self.run.pools:
             plan = "" if pool.own.plan.devices == 1 else f" ({pool.own.plan})"
             role = "" if pool.role == "both" else f"{pool.role} "
-            found[id(pool)] = (f"{role}{pool.accelerator.title}{plan}", pool.count)
-        return list(found.values())
+            found.append((f"{role}{pool.accelerator.title}{plan}", pool.count))
+        return found
 
     @property
     def where(self) -> str:

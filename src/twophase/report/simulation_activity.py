@@ -103,11 +103,10 @@ def queried(run: Run) -> int:
 
 def cost(run: Run, lasted_s: float, tokens: int) -> float | None:
     """USD for a million tokens, all devices paid for from the first arrival to the end."""
-    pools = {id(each.pool): each.pool for each in run.replicas}.values()
-    prices = [each.accelerator.price_per_hour for each in pools]
+    prices = [each.accelerator.price_per_hour for each in run.pools]
     if not tokens or any(each is None for each in prices):
         return None
-    an_hour = sum((price or 0.0) * pool.devices for price, pool in zip(prices, pools, strict=True))
+    an_hour = sum((price or 0.0) * pool.devices for price, pool in zip(prices, run.pools, strict=True))
     return an_hour * lasted_s / 3600 / (tokens / 1e6)
 
 

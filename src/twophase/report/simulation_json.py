@@ -2,11 +2,16 @@
 
 import json
 from dataclasses import asdict
-from math import isfinite
 from typing import Any
 
+import numpy as np
+
 from twophase.report.bench_json import document as measured
+from twophase.report.clock_json import clock
 from twophase.report.simulation import Simulation, record_of
+from twophase.simulate.books import Floats
+from twophase.simulate.cluster_books import ARRIVED_S, SENT_S
+from twophase.simulate.pools import Pool
 from twophase.workload.reuse import reuse_of
 
 Json = dict[str, Any]
@@ -25,20 +30,13 @@ def document(own: Simulation) -> Json:
 
 def simulation(own: Simulation) -> Json:
     run, activity = own.run, own.activity
-    estimate = run.replicas[0].pool.estimate
-    low, high = estimate.interval
     reuse = reuse_of(run.workload)
     transfers = run.transfers
     return {
         "simulated_s": run.ended_s,
         "policy": own.how,
-        "clock": {
-            "provenance": estimate.provenance,
-            "pass_interval": [low, high if isfinite(high) else None],
-            "extrapolated": estimate.extrapolated,
-            "source": estimate.source,
-        },
-        "pools": [pool(own, at) for at in range(len(own.pools))],
+        "clock": clock(run.replicas[0].pool.estimate),
+        "pools": [pool(each) for each in run.pools],
         "devices": run.devices,
         "passes": activity.passes,
         "busy_share": activity.busy_share,
@@ -62,15 +60,12 @@ def simulation(own: Simulation) -> Json:
     }
 
 
-def pool(own: Simulation, at: int) -> Json:
-    pools = list({id(each.pool): each.pool for each in own.run.replicas}.values())
-    mine = pools[at]
-    plan = mine.own.plan
+def pool(mine: Pool) -> Json:
     return {
         "role": mine.role,
         "replicas": mine.count,
         "gpu": mine.accelerator.name,
-        **dict(plan.sizes),
+        **dict(mine.own.plan.sizes),
         "policy": mine.policy,
         "kv_blocks": mine.limits.blocks,
         "block_size": mine.limits.block_size,
@@ -79,8 +74,6 @@ def pool(own: Simulation, at: int) -> Json:
     }
 
 
-def mean_transfer(transfers: Any) -> float | None:
-    import numpy as np
-
-    took = transfers[:, 1] - transfers[:, 0]
+def mean_transfer(transfers: Floats) -> float | None:
+    took = transfers[:, ARRIVED_S] - transfers[:, SENT_S]
     return float(np.nanmean(took)) if np.any(~np.isnan(took)) else None

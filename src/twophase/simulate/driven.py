@@ -3,8 +3,9 @@
 import numpy as np
 
 from twophase.cost.pass_ import Pass, Span
-from twophase.cost.pass_seconds import floor_seconds, pass_cost
+from twophase.cost.pass_seconds import floor_seconds
 from twophase.cost.pass_times import PassTimes
+from twophase.cost.price import cost_of
 from twophase.errors import InputError
 from twophase.scheduler.clock import VirtualClock
 from twophase.scheduler.drive import Progress, drive
@@ -107,21 +108,15 @@ class Arithmetic:
         found: list[int] = self._requests.keys[start + min(first, count) : start + min(end, count)].tolist()
         return found
 
-    def _cost(self, pass_: Pass) -> tuple[float, float, float]:
-        new = np.array([span.new for span in pass_.spans], np.int64)
-        context = np.array([span.context for span in pass_.spans], np.int64)
-        seconds, flops, bytes_ = pass_cost(self._times, new, context, sum(s.logit_rows for s in pass_.spans))
-        return float(seconds), float(flops), float(bytes_)
-
     def price(self, pass_: Pass) -> tuple[float, float]:
-        return self._cost(pass_)[1:]
+        return cost_of(self._times, pass_)[1:]
 
     def decodes(self, span: Span) -> bool:
         return self.produced[span.sequence] > 0 and span.new == span.logit_rows
 
     def run(self, pass_: Pass) -> PassOutcome:
         self.last = pass_
-        seconds, flops, bytes_ = self._cost(pass_)
+        seconds, flops, bytes_ = cost_of(self._times, pass_)
         if seconds < ROUNDING * floor_seconds(self._times, flops, bytes_):
             raise RuntimeError("a pass is faster than its floor: the pass times are wrong")
         tokens, drafts, keys = {}, {}, {}

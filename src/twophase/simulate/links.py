@@ -6,7 +6,7 @@ from twophase.errors import InputError, nearest
 from twophase.hardware.accelerator import Accelerator, Link
 
 GIGABYTE = 1e9
-NAMED = {  # bytes/s by their standards; latencies indicative
+NAMED = {  # bytes/s by their standards; seconds of latency: assumed
     "pcie4": Link(32e9, 2.5e-6),
     "pcie5": Link(64e9, 2.5e-6),
     "hdr": Link(25e9, 2e-6),

@@ -127,8 +127,13 @@ class Run:
         return np.concatenate([each[0] for each in parts]), np.concatenate([each[1] for each in parts])
 
     @property
+    def pools(self) -> list[Pool]:
+        """Each once, in the order of their replicas."""
+        return list({id(each.pool): each.pool for each in self.replicas}.values())
+
+    @property
     def devices(self) -> int:
-        return sum(pool.devices for pool in {id(each.pool): each.pool for each in self.replicas}.values())
+        return sum(pool.devices for pool in self.pools)
 
 
 def gaps_of(passes: Passes) -> tuple[Floats, Floats]:
@@ -146,7 +151,9 @@ def gaps_of(passes: Passes) -> tuple[Floats, Floats]:
     return values[kept], weights[kept]
 
 
-QUEUE, FASTER, LONGER = 20, 0.02, 1.5  # requests; of the rate; times the queue at half of the time
+# Assumed: a queue is said to grow where it is more than so many requests, more than so many times as long as
+# at half of the time, and grows by more than this share of the arrivals
+QUEUE, LONGER, FASTER = 20, 1.5, 0.02
 
 
 def growth_of(arrival_s: Floats, scheduled_s: Floats, until_s: float) -> Growth | None:

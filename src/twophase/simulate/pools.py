@@ -6,7 +6,7 @@ import numpy as np
 
 from twophase.calibration.calibrated import Calibration
 from twophase.calibration.estimate import Estimate, Provenance, estimate
-from twophase.cost.deployment import Deployment
+from twophase.cost.deployment import Deployment, deployed
 from twophase.cost.parallel import ALONE, Plan
 from twophase.errors import InputError
 from twophase.fit.capacity import concurrency
@@ -14,7 +14,6 @@ from twophase.fit.fit import Fit, fit
 from twophase.fit.serving import Serving
 from twophase.hardware.accelerator import Accelerator
 from twophase.model.catalogue import Model
-from twophase.model.formats import KV_FORMATS
 from twophase.scheduler.request import Limits
 from twophase.simulate.presets import Preset, limits_for
 from twophase.simulate.workload_arrays import Role
@@ -102,13 +101,7 @@ def pool_of(
             f"{model.spec.name} leaves no room for a KV cache on {accelerator.title} ({plan}): "
             "`twophase fit` says what would; try --tp, --weights, or another --gpu"
         )
-    own = Deployment(
-        spec=model.spec,
-        storage=model.storage,
-        kv_bytes=KV_FORMATS[kv],
-        plan=plan,
-        kv_integers=kv == "int8",
-    )
+    own = deployed(model, plan, kv)
     limits = Limits(
         blocks=blocks,
         context_length=table_length(workload, found.settings.max_model_len),

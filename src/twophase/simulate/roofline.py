@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-import numpy as np
-
 from twophase.calibration.calibrated import Calibration
 from twophase.calibration.estimate import estimate
 from twophase.cost.communication import communication_s, exchanges
@@ -11,8 +9,7 @@ from twophase.cost.deployment import Deployment, device_stages
 from twophase.cost.operators import stage_operators, total
 from twophase.cost.parallel import ALONE
 from twophase.cost.pass_ import Pass
-from twophase.cost.pass_seconds import pass_cost
-from twophase.cost.price import spans_of
+from twophase.cost.price import cost_of, spans_of
 from twophase.cost.roofline import floor_of
 from twophase.hardware.accelerator import Accelerator
 
@@ -49,9 +46,6 @@ def calibrated_seconds(
     ).times
 
     def seconds(pass_: Pass) -> float:
-        new = np.array([span.new for span in pass_.spans], np.int64)
-        context = np.array([span.context for span in pass_.spans], np.int64)
-        logits = sum(span.logit_rows for span in pass_.spans)
-        return float(pass_cost(times, new, context, logits)[0])
+        return cost_of(times, pass_)[0]
 
     return seconds

@@ -24,13 +24,11 @@ from twophase.simulate.steady_loop import Load, Passes, Queueing, Solved, solve
 
 Floats = NDArray[np.float64]
 Source = Literal["floor", "curves", "served"]
-USABLE, OTHER_BYTES, LEAST = (
-    0.93,
-    2e9,
-    0.06,
-)  # of memory: engines' share, other uses, a pool's least
+# Assumed, and the constants of served.toml were fitted with them (bench/fit_serving.py): the share of memory
+# that engines use; bytes for all but weights and cache; the least share that is left for the cache
+USABLE, OTHER_BYTES, LEAST = 0.93, 2e9, 0.06
 GROWN = 0.75  # of its output, that a sequence has when memory is short: those of a batch grow together
-CHUNK = 8192  # rows of a prompt in one pass, as engines choose on devices of 80 GB and more
+CHUNK = 8192  # rows of a prompt in one pass, as engines choose on devices of 80 GB and more: see presets
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from twophase.cost import pass_times as columns
 
 Floats = NDArray[np.float64]
-ROUNDS = 24
-BUSIEST = 0.95  # of its time, that whoever computes prompts is taken to be busy
+ROUNDS = 24  # of the fixed point, each of which goes half of the way
+BUSIEST = 0.95  # assumed: of its time, that whoever computes prompts is busy at most; at 1 waits have no end
 
 
 class Passes(NamedTuple):

@@ -9,12 +9,8 @@ COUNTERS = (
     *("queries", "hits", "external_hits"),  # of prefix caches, in tokens
     *("preemptions", "wasted_tokens", "drafts", "draft_tokens", "accepted_tokens"),
     *("prefill_s", "decode_s", "idle_s", "prefill_floor_s", "decode_floor_s"),
-    *(
-        "prefill_passes",
-        "decode_passes",
-        "passes",
-        "generating_s",
-    ),  # generating_s: sequence-seconds in decode
+    *("prefill_passes", "decode_passes", "passes"),
+    "generating_s",  # sequence-seconds in decode
     *("flops", "read_bytes", "written_bytes"),
 )
 HISTOGRAMS = (
@@ -22,14 +18,8 @@ HISTOGRAMS = (
     *("prompt_length", "output_length", "batch"),  # batch: sequences that a prefill pass takes in
 )
 GAUGES = (
-    "running",
-    "waiting",
-    "kv_usage",
-    "context_tokens",
-    "decoding",
-    "acceptance",
-    "accepted_length",
-    "kv_tokens",
+    *("running", "waiting", "kv_usage", "kv_tokens", "context_tokens"),
+    *("decoding", "acceptance", "accepted_length"),
 )
 MEANS = ("kv_usage", "decoding", "acceptance", "accepted_length")  # over ranks; other gauges are summed
 
@@ -54,9 +44,8 @@ class Engine:
     counters: Mapping[str, Choices]
     histograms: Mapping[str, tuple[Named, ...]] = field(default_factory=dict)  # the first that is there
     gauges: Mapping[str, tuple[Named, ...]] = field(default_factory=dict)
-    lifetime: Mapping[str, str] = field(
-        default_factory=dict
-    )  # gauge: the counter since whose start it is a mean
+    # gauge: the counter since whose start it is a mean
+    lifetime: Mapping[str, str] = field(default_factory=dict)
     mark: str = ""  # a name's ending that no other engine has: what stands before it is the prefix
     itl_by_event: bool = False  # an observation for each delivery, whatever tokens it carries
     exact: str = ""  # whose seconds of each phase these are, and what they hold of the other's

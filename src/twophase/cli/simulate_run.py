@@ -1,0 +1,75 @@
+"""The simulation that options of `simulate` describe, with its progress."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from twophase.cli.deployment import loaded
+from twophase.cli.fit import bytes_of
+from twophase.cli.progress import progress_bar, simulator_shown
+from twophase.cli.serving_options import calibration_of
+from twophase.cli.simulate_options import group_of, number_of
+
+if TYPE_CHECKING:
+    from twophase.simulate.outcome import Run
+    from twophase.workload.workload import Workload
+
+
+def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, int] | None) -> "Run":
+    from twophase.cost.parallel import Plan
+    from twophase.hardware.catalogue import load_accelerator
+    from twophase.simulate.links import link_of
+    from twophase.simulate.pools import Sizes
+    from twophase.simulate.run import Split, link_between, simulate
+    from twophase.simulate.running import Wire
+
+    groups = [group_of(each, values["hardware"]) for each in values["pool"]]
+    apart = bool(groups) and groups[0].role != "both"
+    accelerator = groups[0].accelerator if groups else load_accelerator(values["gpu"], values["hardware"])
+    wire = None if values["link"] is None else link_of(values["link"], accelerator)
+    plan = Plan(values["tp"], values["pp"], values["ep"], values["dp"])
+    parted = None
+    if split is not None:
+        prefill_plan = Plan(values["prefill_tp"], plan.pp, plan.ep, plan.dp) if values["prefill_tp"] else None
+        parted = Split(
+            prefill=split[0],
+            decode=split[1],
+            link=wire,
+            overlap=not values["no_overlap"],
+            prefill_plan=prefill_plan,
+        )
+    with progress_bar() as report, simulator_shown(report):
+        started = time.perf_counter()
+
+        def say(simulated_s: float, done: int, of: int) -> None:
+            rate = done / max(time.perf_counter() - started, 1e-9)
+            report(f"{simulated_s:,.0f} s simulated, {rate:,.0f} requests/s", done / max(of, 1))
+
+        return simulate(
+            loaded(values["model"], values["weights"]),
+            groups or accelerator,
+            workload,
+            values["policy"] or values["preset"],
+            preset=values["preset"],
+            plan=plan,
+            kv=values["kv"],
+            sizes=Sizes(
+                max_tokens=values["max_tokens_per_pass"],
+                max_sequences=values["max_sequences"],
+                context_length=values["context_length"],
+                block_size=values["block_size"],
+                blocks=values["kv_blocks"],
+                kv_pool_bytes=bytes_of("--kv-memory", values["kv_memory"]),
+                prefix_cache=values["prefix_cache"],
+            ),
+            replicas=values["replicas"],
+            router=values["router"],
+            split=parted,
+            wire=Wire(wire or link_between(groups), not values["no_overlap"]) if apart else None,
+            drafts=values["speculate"],
+            acceptance=values["acceptance"] if values["speculate"] else 0.0,
+            provenance=values["clock"],
+            calibration=calibration_of(values["calibration"]),
+            seed=number_of(values["seed"]),
+            max_time_s=values["max_time"] or float("inf"),
+            show=say,
+        )
