@@ -217,14 +217,15 @@ def simulate(
 
         limits = slo_of(slo)
     began = time.perf_counter()
-    run = simulated(values, workload_of(values), split)
+    run, compiled = simulated(values, workload_of(values), split)
     took = time.perf_counter() - began
 
     from twophase.report.simulation import simulation_of
 
     how = preset if policy is None else f"{policy} of {preset}"
     routed = f", {router}" if len(run.replicas) > 1 else ""
-    own = simulation_of(run, Path(model).name if "/" in model else model, f"{how}{routed}", limits)
+    title = Path(model).name if "/" in model else model
+    own = simulation_of(run, title, f"{how}{routed}", limits, open_loop=concurrency is None)
     if out is not None:
         from twophase.report.simulation_folder import keep
 
@@ -235,11 +236,14 @@ def simulate(
         write("--html", html, page(own).encode())
     show(own, json=json, plain=plain)
     if not json:
-        say_end(own, took, out, html)
+        say_end(own, took, compiled, out, html)
     return 1 if own.summary.of("truncated") else 0
 
 
-def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, int] | None) -> "Run":
+def simulated(
+    values: dict[str, Any], workload: "Workload", split: tuple[int, int] | None
+) -> "tuple[Run, bool]":
+    """And whether loops were compiled for it."""
     from twophase.cost.parallel import Plan
     from twophase.hardware.catalogue import load_accelerator
     from twophase.simulate.links import link_of
@@ -262,14 +266,14 @@ def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, in
             overlap=not values["no_overlap"],
             prefill_plan=prefill_plan,
         )
-    with progress_bar() as report, simulator_shown(report):
+    with progress_bar() as report, simulator_shown(report) as compiled:
         started = time.perf_counter()
 
         def say(simulated_s: float, done: int, of: int) -> None:
             rate = done / max(time.perf_counter() - started, 1e-9)
             report(f"{simulated_s:,.0f} s simulated, {rate:,.0f} requests/s", done / max(of, 1))
 
-        return simulate(
+        run = simulate(
             loaded(values["model"], values["weights"]),
             groups or accelerator,
             workload,
@@ -298,6 +302,7 @@ def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, in
             max_time_s=values["max_time"] or float("inf"),
             show=say,
         )
+    return run, bool(compiled)
 
 
 def number_of(seed: str) -> int:
@@ -323,7 +328,7 @@ def show(own: "Simulation", *, json: bool, plain: bool) -> None:
         render.render(own)
 
 
-def say_end(own: "Simulation", took_s: float, out: Path | None, html: Path | None) -> None:
+def say_end(own: "Simulation", took_s: float, compiled: bool, out: Path | None, html: Path | None) -> None:
     """On stderr: it differs from run to run."""
     from twophase.units import count, duration
 
@@ -332,9 +337,10 @@ def say_end(own: "Simulation", took_s: float, out: Path | None, html: Path | Non
     if html is not None:
         print(f"\nThe page: {html}")
     run = own.run
+    first = ", the loops' compilation included" if compiled else ""
     print(
         f"twophase: {count(len(run.workload))} requests, {duration(run.ended_s)} simulated in "
-        f"{duration(took_s)}",
+        f"{duration(took_s)}{first}",
         file=sys.stderr,
     )
 
