@@ -53,8 +53,10 @@ def test_compiling_is_said() -> None:
     if numba.config.DISABLE_JIT:
         pytest.skip("nothing is compiled")
     said: list[str] = []
-    with progress.simulator_shown(lambda doing, share: said.append(doing)):
+    with progress.simulator_shown(lambda doing, share: said.append(doing)) as compiled:
+        assert not compiled
         assert numba.njit(lambda one: one + 1)(1) == 2
+    assert compiled
     assert any("compiling the simulator" in each for each in said)
 
 

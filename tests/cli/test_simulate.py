@@ -82,10 +82,21 @@ def test_a_kept_run_is_reported_and_compared_as_a_measured_one(run: Run, tmp_pat
     status, text, _ = run("report", one, two)
     assert status == 0
     assert "40 pairs of the same request" in text
+    assert "began" not in text and "loop ran" not in text  # no clock on a wall, and no meter
+    assert text.count("No meter error") == 2
+    assert again["meter_error_s"] is None
     status, text, _ = run("simulate", "llama-3.1-8b", "--trace", one, "--json")
     assert json.loads(text)["tokens"] == measured["tokens"] | {
         "cached_share": json.loads(text)["tokens"]["cached_share"]
     }
+
+
+def test_a_kept_run_says_whether_clients_waited(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("polars")
+    for load, loop in (("--rate", "open"), ("--concurrency", "closed")):
+        folder = tmp_path / loop
+        run("simulate", "llama-3.1-8b", load, "4", "--requests", "12", "-o", folder)
+        assert f"simulation, {loop} loop\n" in run("report", folder)[1]
 
 
 def test_clients_send_when_they_were_answered(run: Run) -> None:

@@ -1,6 +1,7 @@
 """Two runs side by side: pairs cancel what both share; intervals hold what the test put in."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from synthetic_replies import reply, run_of
@@ -49,6 +50,18 @@ def test_a_faster_run_is_called_so() -> None:
 def test_a_p99_of_few_requests_is_not_compared() -> None:
     run = run_of([reply(i) for i in range(99)])
     assert {each.statistic for each in compare(run, run).differences} == {"mean", "p50"}
+
+
+def test_a_replay_pairs_with_the_one_level_that_it_replays() -> None:
+    def level(name: str, first: int = 0) -> list[Reply]:
+        return [replace(reply(first + i), point=name) for i in range(20)]
+
+    replay = run_of(level(""))
+    assert compare(run_of(level("rate 4/s")), replay).pairs == 20
+    assert compare(replay, run_of(level("rate 4/s"))).pairs == 20
+    assert compare(run_of(level("rate 4/s")), run_of(level("rate 8/s"))).pairs == 0
+    two = run_of([*level("rate 4/s"), *level("rate 8/s", 20)])
+    assert compare(two, replay).pairs == 0
 
 
 def test_prompts_of_other_lengths_are_no_pairs() -> None:

@@ -51,21 +51,28 @@ def progress_bar() -> Iterator[Callable[[str, float], None]]:
 @contextmanager
 def compiling_shown(
     report: Callable[[str, float], None], what: str = "kernels, kept for later runs"
-) -> Iterator[None]:
-    """The bar says so where something is compiled within, as in the first run of a version."""
+) -> Iterator[list[int]]:
+    """The bar says so where something is compiled within, as in the first run of a version: what is yielded
+    holds a number for each function that was."""
     from twophase.compile_cache import compiling_told
 
-    with compiling_told(lambda number: report(f"compiling {what}: {number}", 0.0)):
-        yield
+    compiled: list[int] = []
+
+    def tell(number: int) -> None:
+        compiled.append(number)
+        report(f"compiling {what}: {number}", 0.0)
+
+    with compiling_told(tell):
+        yield compiled
 
 
 @contextmanager
-def simulator_shown(report: Callable[[str, float], None]) -> Iterator[None]:
+def simulator_shown(report: Callable[[str, float], None]) -> Iterator[list[int]]:
     """The same of the simulator's loops, which run as they stand where Numba isn't installed."""
     from twophase.scheduler.compiling import can_compile
 
     if not can_compile():
-        yield
+        yield []
         return
-    with compiling_shown(report, "the simulator once, a minute or two"):
-        yield
+    with compiling_shown(report, "the simulator once, a minute or two") as compiled:
+        yield compiled

@@ -206,14 +206,15 @@ def simulate(
 
         limits = slo_of(slo)
     began = time.perf_counter()
-    run = simulated(values, workload_of(values), split)
+    run, compiled = simulated(values, workload_of(values), split)
     took = time.perf_counter() - began
 
     from twophase.report.simulation import simulation_of
 
     how = preset if policy is None else f"{policy} of {preset}"
     routed = f", {router}" if len(run.replicas) > 1 else ""
-    own = simulation_of(run, Path(model).name if "/" in model else model, f"{how}{routed}", limits)
+    title = Path(model).name if "/" in model else model
+    own = simulation_of(run, title, f"{how}{routed}", limits, open_loop=concurrency is None)
     if out is not None:
         from twophase.report.simulation_folder import keep
 
@@ -224,7 +225,7 @@ def simulate(
         write("--html", html, page(own).encode())
     show(own, json=json, plain=plain)
     if not json:
-        say_end(own, took, out, html)
+        say_end(own, took, compiled, out, html)
     return 1 if own.summary.of("truncated") else 0
 
 
@@ -242,7 +243,7 @@ def show(own: "Simulation", *, json: bool, plain: bool) -> None:
         render.render(own)
 
 
-def say_end(own: "Simulation", took_s: float, out: Path | None, html: Path | None) -> None:
+def say_end(own: "Simulation", took_s: float, compiled: bool, out: Path | None, html: Path | None) -> None:
     """On stderr: it differs from run to run."""
     from twophase.units import count, duration
 
@@ -251,9 +252,10 @@ def say_end(own: "Simulation", took_s: float, out: Path | None, html: Path | Non
     if html is not None:
         print(f"\nThe page: {html}")
     run = own.run
+    first = ", the loops' compilation included" if compiled else ""
     print(
         f"twophase: {count(len(run.workload))} requests, {duration(run.ended_s)} simulated in "
-        f"{duration(took_s)}",
+        f"{duration(took_s)}{first}",
         file=sys.stderr,
     )
 

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from twophase.workload.workload import Workload
 
 
-def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, int] | None) -> "Run":
+def simulated(
+    values: dict[str, Any], workload: "Workload", split: tuple[int, int] | None
+) -> "tuple[Run, bool]":
+    """And whether loops were compiled for it."""
     from twophase.cost.parallel import Plan
     from twophase.hardware.catalogue import load_accelerator
     from twophase.simulate.links import link_of
@@ -37,14 +40,14 @@ def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, in
             overlap=not values["no_overlap"],
             prefill_plan=prefill_plan,
         )
-    with progress_bar() as report, simulator_shown(report):
+    with progress_bar() as report, simulator_shown(report) as compiled:
         started = time.perf_counter()
 
         def say(simulated_s: float, done: int, of: int) -> None:
             rate = done / max(time.perf_counter() - started, 1e-9)
             report(f"{simulated_s:,.0f} s simulated, {rate:,.0f} requests/s", done / max(of, 1))
 
-        return simulate(
+        run = simulate(
             loaded(values["model"], values["weights"]),
             groups or accelerator,
             workload,
@@ -73,3 +76,4 @@ def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, in
             max_time_s=values["max_time"] or float("inf"),
             show=say,
         )
+    return run, bool(compiled)

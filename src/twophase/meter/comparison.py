@@ -82,11 +82,16 @@ def compare(base: LoadRun, other: LoadRun, seed: int = 0) -> Comparison:
 
 
 def paired(base: Sequence[Reply], other: Sequence[Reply]) -> list[tuple[Reply, Reply]]:
-    """Finished requests of one number and level in both runs, whose prompts are about as long."""
-    known = {(each.point, each.number): each for each in base if each.outcome == "finished"}
+    """Finished requests of one number and level in both runs, whose prompts are about as long. What replays a
+    run of one level, as a simulation does, has no level's name."""
+    levels = {each.point for each in base}, {each.point for each in other}
+    nameless = max(map(len, levels)) == 1 and {""} in levels
+    known = {
+        ("" if nameless else each.point, each.number): each for each in base if each.outcome == "finished"
+    }
     found = []
     for each in other:
-        match = known.get((each.point, each.number))
+        match = known.get(("" if nameless else each.point, each.number))
         if each.outcome == "finished" and match is not None:
             apart = abs(each.prompt_tokens - match.prompt_tokens)
             if apart <= ALIKE * max(each.prompt_tokens, match.prompt_tokens) + 2:

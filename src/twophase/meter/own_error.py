@@ -29,6 +29,8 @@ def own_error(replies: Sequence[Reply], since: Since, lag: Lag) -> OwnError:
     What was read up to `read_lag_s` late lies within [measured - lag, measured], so the true percentile lies
     between those of both ends. From `due`, what the client itself sent late is in the bound, too.
     """
+    if not lag.samples:  # a simulation: nobody read
+        return OwnError(None, None, None, None, lag, "")
     known = any(reply.read_lag_s for reply in replies)
     lags = [reply.read_lag_s if known else lag.max_s for reply in replies]
     ttft, ttft_least, e2e, e2e_least = [], [], [], []

@@ -92,7 +92,7 @@ def read_document(folder: Path) -> dict[str, Any]:
     """run.json: `arguments` and `versions` beside what `load` makes a run of."""
     path = folder / "run.json"
     if not path.is_file():
-        raise InputError(f"{folder} is no run: give a folder that twophase bench or diagnose wrote")
+        raise InputError(f"{folder} is no run: give a folder that twophase bench, diagnose or simulate wrote")
     with damaged(path):
         document = json.loads(path.read_text(encoding="utf-8"))
         found = document["format"]

@@ -13,7 +13,7 @@ from twophase.meter.distribution import Distribution
 from twophase.meter.records import LoadRun
 from twophase.meter.summary import Summary
 from twophase.report.bench_json import figures
-from twophase.report.bench_rows import error_line, server, title
+from twophase.report.bench_rows import error_line, server, simulated, title
 from twophase.report.bench_terminal import HEAD, as_text, heading, table
 from twophase.units import count, milliseconds, percent, significant
 
@@ -36,7 +36,8 @@ def blocks(runs: Sequence[Compared]) -> Iterable[RenderableType]:
     yield Text(f"{len(runs)} runs, compared with {runs[0].name}", HEAD)
     for each in runs:
         partial = f"; partial: {each.run.partial}" if each.run.partial else ""
-        yield Text(f"{each.name}: {title(each.run)}, {server(each.run)}, {each.run.began_at}{partial}")
+        asked = "" if simulated(each.run) else f", {server(each.run)}, {each.run.began_at}"
+        yield Text(f"{each.name}: {title(each.run)}{asked}{partial}")
     yield heading("Side by side", "milliseconds where not said otherwise")
     yield table(("", *(each.name for each in runs)), side_by_side(runs))
     for each in runs[1:]:

@@ -56,14 +56,22 @@ def title(run: LoadRun) -> str:
 
 
 def about(run: LoadRun) -> str:
-    return f"{server(run)}, {'open loop' if run.open_loop else 'closed loop'}, began {run.began_at}"
+    loop = "open loop" if run.open_loop else "closed loop"
+    return f"{server(run)}, {loop}{'' if simulated(run) else f', began {run.began_at}'}"
 
 
 def server(run: LoadRun) -> str:
     """Its kind and version as far as they are known, and the endpoint asked."""
+    if simulated(run):
+        return "simulation"
     facts = dict(run.facts)
     known = " ".join(facts[name] for name in ("kind", "version") if facts.get(name, "unknown") != "unknown")
     return ", ".join(filter(None, (known, run.target.endpoint)))
+
+
+def simulated(run: LoadRun) -> bool:
+    """Of `twophase simulate`: no server was asked, at no time of day, and no meter read it."""
+    return ("kind", "simulation") in run.facts
 
 
 def outcome_line(summary: Summary) -> str:
@@ -146,6 +154,8 @@ def estimate_ms(own: Estimate) -> str:
 
 
 def error_line(own: OwnError) -> str:
+    if not own.lag.samples:
+        return "No meter error: the times are the simulation's own"
     if own.ttft is None:
         return "Meter error unknown: no request finished with a first token"
     return (

@@ -16,10 +16,12 @@ def heading(title: str, rest: str = "", style: str = "") -> Text:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Table:
-    """The first `left` columns are words, the rest numbers."""
+    """The first `left` columns are words, the rest numbers. On a narrow terminal words are wrapped, numbers
+    stay whole."""
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for at, head in enumerate(heads):
-        made.add_column(head, justify="left" if at < left else "right", no_wrap=True, vertical="bottom")
+        words = at < left
+        made.add_column(head, justify="left" if words else "right", no_wrap=not words, vertical="bottom")
     for row in rows:
         made.add_row(*row)
     return made

@@ -10,6 +10,7 @@ from twophase.report.bench_page import block, fact, figure, fill, lead, listing,
 from twophase.report.bench_svg import Colour, Marks, axis, chart
 from twophase.report.plan_rows import (
     FORMULAS,
+    FRONT,
     HEADS,
     cells,
     change_rows,
@@ -41,17 +42,17 @@ def page(own: Answer, name: str, model: str) -> str:
         section(
             "Cost against latency",
             front(own),
-            "Of what keeps the SLO; none on the line is cheaper and faster.",
+            f"Of what keeps the SLO, {FRONT}.",
         ),
         section("Other ways", table(("", "cost", ""), rival_rows(own), left=3) if own.rivals else ""),
         section(
             "As cheap, and not good enough",
             table(("", "cost", "why it lost"), near_rows(own, NEAR), left=3) if own.near else "",
         ),
-        section("Ruled out by bounds", table(("", "candidates", "why"), lost_rows(own), left=1)),
+        section("Ruled out by bounds", table(("", "why", "candidates"), lost_rows(own), left=2)),
         section(
             "If the load were another",
-            table(("", "kept", "TTFT", "TPOT", ""), change_rows(own), left=1) if own.changes else "",
+            table(("", "", "kept", "TTFT", "TPOT"), change_rows(own), left=2) if own.changes else "",
         ),
         section("To start it", started),
         section("Notes", listing(notes(own))),

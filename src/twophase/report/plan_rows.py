@@ -34,7 +34,7 @@ def kind_words(own: Kind) -> str:
 def short(own: Candidate) -> str:
     """2 × h100-sxm TP2 (fp8); split by phase: 1P + 2D × h100-sxm (fp8)."""
     at = own.serving.layout
-    formats = " ".join([at.weights or "own weights", *([f"{at.kv} KV"] if at.kv != "bf16" else [])])
+    formats = ", ".join([at.weights or "own weights", *([f"{at.kv} KV"] if at.kv != "bf16" else [])])
     if own.prefill is None:
         return f"{own.replicas} × {at.gpu}{sizes(own.serving)} ({formats})"
     first, second = sizes(own.prefill), sizes(own.serving)
@@ -66,6 +66,7 @@ def density(own: Answer) -> str:
     return f"most a GPU: {significant(own.densest[1])} requests/s each at its limit" if own.densest else ""
 
 
+FRONT = "none is cheaper and faster; each with engine options of its own, which --json tells"
 HEADS = ("", "GPUs", "USD/h", "kept", "TTFT", "TPOT", "E2E")
 
 
@@ -131,13 +132,13 @@ def why_lost(own: Answer, each: Near) -> str:
 def lost_rows(own: Answer) -> Iterable[tuple[str, str, str]]:
     for why, number in own.looked.lost.most_common():
         if number:
-            yield why, count(number), LOST[why]
+            yield why, LOST[why], count(number)
 
 
 def change_rows(own: Answer) -> Iterable[tuple[str, str, str, str, str]]:
     for each in own.changes:
         kept = each.trial.kept
-        yield change_name(each), percent(kept.share), seconds(kept.ttft_s), seconds(kept.tpot_s), bears(each)
+        yield change_name(each), bears(each), percent(kept.share), seconds(kept.ttft_s), seconds(kept.tpot_s)
 
 
 def change_name(own: Change) -> str:

@@ -11,6 +11,7 @@ from twophase.report.aligned import aligned
 from twophase.report.bench_terminal import HEAD, as_text, heading, note_lines, show, table
 from twophase.report.plan_rows import (
     FORMULAS,
+    FRONT,
     HEADS,
     cells,
     change_rows,
@@ -57,7 +58,7 @@ def blocks(own: Answer, name: str, model: str) -> Iterable[RenderableType]:
             yield Text(f"each: {kind_words(chosen.serving)}")
         yield heading("By what one wants", density(own))
         yield table(("", *HEADS), choice_rows(own), left=2)
-        yield heading("Cost against latency", "none is cheaper and faster")
+        yield heading("Cost against latency", FRONT)
         yield table(HEADS, (cells(each) for each in own.front))
         yield heading("Other ways", "P: prefill replicas, D: decode replicas")
         yield lines(rival_rows(own))
@@ -65,10 +66,10 @@ def blocks(own: Answer, name: str, model: str) -> Iterable[RenderableType]:
         yield heading("As cheap, and not good enough")
         yield lines(near_rows(own, NEAR))
     yield heading("Ruled out by bounds")
-    yield table(("", "candidates", ""), lost_rows(own), left=1)
+    yield table(("", "", "candidates"), lost_rows(own), left=2)
     if own.best is not None:
         yield heading("If the load were another")
-        yield table(("", "kept", "TTFT", "TPOT", ""), change_rows(own), left=1)
+        yield table(("", "", "kept", "TTFT", "TPOT"), change_rows(own), left=2)
         yield heading("To start it")
         for engine, commands in launch(own.question, own.best.candidate, model).items():
             yield Text(f"{engine}:", "dim")

@@ -37,6 +37,7 @@ class Simulation:
     how: str
     summary: Summary
     activity: Activity
+    open_loop: bool = True
 
     @property
     def pools(self) -> list[tuple[str, int]]:
@@ -74,8 +75,10 @@ def said_of(own: Estimate) -> str:
     return said
 
 
-def simulation_of(run: Run, model: str, how: str, slo: "Sequence[Limit]" = ()) -> Simulation:
-    return Simulation(run, model, how, summarise(run, slo), activity_of(run))
+def simulation_of(
+    run: Run, model: str, how: str, slo: "Sequence[Limit]" = (), *, open_loop: bool = True
+) -> Simulation:
+    return Simulation(run, model, how, summarise(run, slo), activity_of(run), open_loop)
 
 
 def notes(own: Simulation) -> list[str]:
@@ -128,12 +131,12 @@ def record_of(own: Simulation) -> LoadRun:
         notes=tuple(notes(own)),
         facts=(
             ("kind", "simulation"),
-            ("loop", "open"),
+            ("loop", "open" if own.open_loop else "closed"),
             ("gpu", pool.accelerator.name),
             ("policy", own.how),
             ("clock", pool.estimate.provenance),
             ("pass_interval", f"{low:g}..{high:g}"),
         ),
-        open_loop=True,
+        open_loop=own.open_loop,
         steady=(("", first, last),) if last > first else (),
     )

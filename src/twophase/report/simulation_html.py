@@ -43,7 +43,14 @@ def page(own: Simulation) -> str:
         ),
         section(
             "Notes",
-            listing([throughput_line(summary), flight_line(summary), *([good] if good else []), *notes(own)]),
+            listing(
+                [
+                    *throughput_line(summary).splitlines(),
+                    flight_line(summary),
+                    *([good] if good else []),
+                    *notes(own),
+                ]
+            ),
         ),
         section("The formulas", words(WORDS)),
     ]
