@@ -236,7 +236,7 @@ def simulate(
     show(own, json=json, plain=plain)
     if not json:
         say_end(own, took, out, html)
-    return 1 if own.summary.of("truncated") else 0
+    return 1 if own.summary.of("truncated") or run.late else 0
 
 
 def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, int] | None) -> "Run":
@@ -254,7 +254,11 @@ def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, in
     plan = Plan(values["tp"], values["pp"], values["ep"], values["dp"])
     parted = None
     if split is not None:
-        prefill_plan = Plan(values["prefill_tp"], plan.pp, plan.ep, plan.dp) if values["prefill_tp"] else None
+        prefill_plan = (
+            Plan(values["prefill_tp"], plan.pp, plan.ep, plan.dp)
+            if values["prefill_tp"] is not None
+            else None
+        )
         parted = Split(
             prefill=split[0],
             decode=split[1],
@@ -273,7 +277,7 @@ def simulated(values: dict[str, Any], workload: "Workload", split: tuple[int, in
             loaded(values["model"], values["weights"]),
             groups or accelerator,
             workload,
-            values["policy"] or values["preset"],
+            values["preset"] if values["policy"] is None else values["policy"],
             preset=values["preset"],
             plan=plan,
             kv=values["kv"],

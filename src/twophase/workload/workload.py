@@ -6,6 +6,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from twophase.errors import InputError
+
+LATEST_S = 1e10  # three centuries: up to there a clock still tells microseconds
+MOST_TOKENS = 1 << 40  # of a request; sums of many still fit
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -28,7 +33,9 @@ class Streams(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Requests in order of arrival. Times in seconds after the beginning."""
+    """Requests in order of arrival. Times in seconds after the beginning.
+
+    InputError where they make no sense."""
 
     arrival_s: Floats  # where one follows another: after that one's end
     prompt_tokens: Ints  # of a later turn: with all before it
@@ -37,6 +44,21 @@ class Workload:
     priority: Ints | None = None  # smaller is served first
     follows: Ints | None = None  # the request whose answer it waits for; -1: none
     notes: tuple[str, ...] = ()  # what a reader must know
+
+    def __post_init__(self) -> None:
+        prompts, outputs = self.prompt_tokens, self.output_tokens
+        if not len(self.arrival_s) == len(prompts) == len(outputs):
+            raise InputError("a workload has as many arrivals as prompts and outputs")
+        for name, counts in (("prompt", prompts), ("output", outputs)):
+            if not np.all((counts >= 1) & (counts <= MOST_TOKENS)):
+                raise InputError(
+                    f"{name}_tokens of a workload must be whole numbers from 1 to {MOST_TOKENS:,}"
+                )
+        if not np.all((self.arrival_s >= 0) & (self.arrival_s <= LATEST_S)):
+            raise InputError(f"requests must come within {LATEST_S:g} s from 0 on: give a shorter load")
+        first = self.arrival_s if self.follows is None else self.arrival_s[self.follows < 0]
+        if np.any(np.diff(first) < 0):
+            raise InputError("requests of a workload must be in order of arrival")
 
     def __len__(self) -> int:
         return len(self.arrival_s)
