@@ -62,11 +62,11 @@ def require_sound(values: Mapping[str, Any], given: Collection[str]) -> None:
     for name in ("ramp", "think"):
         if not 0 <= values[name] < float("inf"):
             raise InputError(f"--{name} {values[name]:g}: give seconds, 0 or more")
-    for name in ("prefix_tokens", "speculate"):
-        if not 0 <= values[name] <= LONGEST:
-            raise InputError(f"--{name.replace('_', '-')} {values[name]}: give a whole number, 0 or more")
-    if values["speculate"] > MOST_DRAFTS:
-        raise InputError(f"--speculate {values['speculate']}: give a whole number from 0 to {MOST_DRAFTS}")
+    for name, most in (("prefix_tokens", LONGEST), ("speculate", MOST_DRAFTS)):
+        if not 0 <= values[name] <= most:
+            raise InputError(
+                f"--{name.replace('_', '-')} {values[name]}: give a whole number from 0 to {most:,}"
+            )
     if values["rate"] is not None and not SLOWEST <= values["rate"] <= 1 / SLOWEST:
         raise InputError(f"--rate {values['rate']:g}: give requests a second, {SLOWEST:g} to {1 / SLOWEST:g}")
     if not 0 <= values["acceptance"] <= 1:

@@ -102,9 +102,13 @@ def fetch(own: Target) -> Answer:
     asking.join(own.timeout_s + GRACE_S)
     if not found:
         raise InputError(f"{own.url}: no answer within {own.timeout_s:g} s")
-    if isinstance(found[0], Answer):
-        return found[0]
-    raise found.pop()  # not kept here, too: a circle would keep its socket open
+    answer = found.pop()
+    if isinstance(answer, Answer):
+        return answer
+    try:
+        raise answer
+    finally:
+        del answer  # an error that its own frame holds would keep its socket open
 
 
 def _fetched(own: Target) -> Answer:

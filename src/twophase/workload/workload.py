@@ -33,9 +33,7 @@ class Streams(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Requests in order of arrival. Times in seconds after the beginning.
-
-    InputError where they make no sense."""
+    """Requests in order of arrival. Times in seconds after the beginning."""
 
     arrival_s: Floats  # where one follows another: after that one's end
     prompt_tokens: Ints  # of a later turn: with all before it
@@ -45,7 +43,17 @@ class Workload:
     follows: Ints | None = None  # the request whose answer it waits for; -1: none
     notes: tuple[str, ...] = ()  # what a reader must know
 
-    def __post_init__(self) -> None:
+    def __len__(self) -> int:
+        return len(self.arrival_s)
+
+    @property
+    def rate(self) -> float:
+        """Requests a second, over the time in which they come."""
+        lasted = float(self.arrival_s[-1] - self.arrival_s[0]) if len(self) > 1 else 0.0
+        return (len(self) - 1) / lasted if lasted > 0 else 0.0
+
+    def require_sound(self) -> None:
+        """InputError where it makes no sense, whoever made it: the clock and the books rest on it."""
         prompts, outputs = self.prompt_tokens, self.output_tokens
         if not len(self.arrival_s) == len(prompts) == len(outputs):
             raise InputError("a workload has as many arrivals as prompts and outputs")
@@ -59,15 +67,6 @@ class Workload:
         first = self.arrival_s if self.follows is None else self.arrival_s[self.follows < 0]
         if np.any(np.diff(first) < 0):
             raise InputError("requests of a workload must be in order of arrival")
-
-    def __len__(self) -> int:
-        return len(self.arrival_s)
-
-    @property
-    def rate(self) -> float:
-        """Requests a second, over the time in which they come."""
-        lasted = float(self.arrival_s[-1] - self.arrival_s[0]) if len(self) > 1 else 0.0
-        return (len(self) - 1) / lasted if lasted > 0 else 0.0
 
     def first(self, count: int | None) -> "Workload":
         """The first `count` requests."""
