@@ -5,6 +5,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+COMPRESSED = (
+    b"\x1f\x8b",
+    b"\x28\xb5\x2f\xfd",
+    b"BZh",
+    b"\xfd7zXZ",
+    b"PK\x03\x04",
+)  # gzip, zstd, bzip2, xz, zip
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+
 
 class InputError(Exception):
     """Bad input. The command line prints its text as one line on stderr and exits with status 2."""
@@ -28,6 +37,15 @@ def require_regular(path: Path) -> None:
         raise InputError(f"{path} is a {'directory' if path.is_dir() else 'device or a pipe'}, not a file")
 
 
+def not_text(begins: bytes) -> str:
+    """What a file is, by its first bytes, that has no UTF-8 text."""
+    if begins.startswith(COMPRESSED):
+        return "is compressed: unpack it first"
+    if begins.startswith(UTF_16):
+        return "is UTF-16 text: save it as UTF-8"
+    return "is no UTF-8 text"
+
+
 @contextmanager
 def damaged(path: Path) -> Iterator[None]:
     """Around reading what others wrote: InputError where its content is not what it should be."""
@@ -35,5 +53,7 @@ def damaged(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"{path} can't be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} {not_text(error.object)}") from None
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise InputError(f"{path} is damaged: {type(error).__name__}: {error}") from None

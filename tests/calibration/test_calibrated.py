@@ -146,6 +146,13 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
         ({"base": "wish"}, "neither floor nor curves"),
         ({"coefficients": {}}, "damaged"),
         ({"coefficients": dict.fromkeys(NAMES, -1)}, "negative"),
+        ({"coefficients": dict.fromkeys(NAMES, 1e300)}, "absurdly large"),
+        ({"coefficients": dict.fromkeys(NAMES, float("nan"))}, "not a number"),
+        ({"interval": [0.9, float("nan")]}, "interval"),
+        ({"interval": [1.1, 0.9]}, "interval"),
+        ({"interval": [-1, 2]}, "interval"),
+        ({"p90_error": float("inf")}, "damaged"),
+        ({"passes": float("inf")}, "damaged"),
     ],
 )
 def test_a_file_that_is_no_calibration_is_refused(tmp_path: Path, change: object, said: str) -> None:
@@ -167,10 +174,23 @@ def test_pass_records_by_line(tmp_path: Path) -> None:
         '{"shape": [[0, 0]], "seconds": 1}',
         "{",
         '{"shape": [], "seconds": 1}',
+        '{"shape": [[1000000000000, 0]], "seconds": 1}',
+        '{"shape": [[1, 1000000000000]], "seconds": 1}',
+        '{"shape": [[1, 0]], "seconds": 1e300}',
+        '{"shape": [[1, 0]], "seconds": NaN}',
+        '{"shape": [[1, 0]], "seconds": 1, "logit_rows": -5}',
+        '{"shape": [[1, 0]], "seconds": 1, "logit_rows": 1e30}',
     ):
         path.write_text('{"shape": [[5, 0]], "seconds": 1}\n' + line)
         with pytest.raises(InputError, match="line 2"):
             read_passes(path)
+
+
+def test_a_parquet_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "passes.parquet"
+    path.write_bytes(b"PAR1")
+    with pytest.raises(InputError, match="is damaged"):
+        read_passes(path)
 
 
 def test_a_meters_two_curves_are_passes(tmp_path: Path) -> None:
@@ -195,6 +215,10 @@ def test_a_meters_two_curves_are_passes(tmp_path: Path) -> None:
     assert found[512, 1, 0] == pytest.approx(0.01 + 0.0512 + 512**2 * 1e-9)
     assert found[1, 16, 2048] == pytest.approx(0.02 + 16e-4 + 16 * 2048e-7)
     assert max(new for new, _, _ in found) == 512  # the curve was measured up to 1,000 tokens
+    for value in (float("nan"), float("inf"), -1.0):
+        path.write_text(json.dumps({"fit": fit | {"ttft": fit["ttft"] | {"overhead_s": value}}}))
+        with pytest.raises(InputError, match="TTFT of 64 tokens"):
+            read_passes(path)
     path.write_text(json.dumps({"fit": {"ttft": None, "itl": fit["itl"]}}))
     with pytest.raises(InputError, match="lacks one"):
         read_passes(path)

@@ -130,6 +130,21 @@ def test_time_that_is_up_is_said_and_ends_in_status_1(run: Run) -> None:
     assert "truncated" in text
 
 
+def test_a_time_that_is_up_before_all_came_is_said_too(run: Run) -> None:
+    """Nobody is under way when the time is up, and still the run was cut off."""
+    status, text, _ = run(*SMALL, "--max-time", "0.000001")
+    assert status == 1
+    assert "40 requests were to come later than the run was to last" in text
+
+
+def test_engines_beyond_what_memory_holds_are_refused(run: Run) -> None:
+    """However they are asked for: each option alone is below its limit."""
+    for options in (("--replicas", "64", "--dp", "64"), ("--pool", "h100-sxm:999", "--pool", "h200:999")):
+        status, _, err = run(*SMALL, *options)
+        assert status == 2
+        assert "1,024 can be simulated at once" in err
+
+
 def test_who_can_never_fit_is_refused_and_counted(run: Run, tmp_path: Path) -> None:
     trace = tmp_path / "t.csv"
     trace.write_text("arrival_s,prompt_tokens,output_tokens\n0,100,10\n1,200000,10\n2,100,10\n")
@@ -191,6 +206,12 @@ def test_bad_lines_are_named_or_skipped(run: Run, tmp_path: Path) -> None:
         (("--rate", "1", "--pool", "h100-sxm,role=prefill", "--pool", "l40s"), "there are both, prefill"),
         (("--rate", "1", "--pool", "h100-sxm", "--link", "ndr"), "--disaggregate"),
         (("--rate", "1", "--pool", "nosuch"), "nosuch"),
+        (("--rate", "1", "--policy", ""), "no policy ''"),
+        (("--rate", "1", "--preset", "nope"), "no preset 'nope'"),
+        (("--rate", "1", "--disaggregate", "1:1", "--prefill-tp", "0"), "--tp 0"),
+        (("--rate", "1", "--ramp", "1e30"), "within 1e+10 s"),
+        (("--rate", "1", "--prefix-tokens", "100000000"), "--prefix-tokens 100000000"),
+        (("--rate", "1", "--block-size", "100000000"), "from 1 to 65,536"),
         (("--rate", "1", "--json", "--plain"), "one of --json and --plain"),
         (("--rate", "1", "--gpu", "rtx-4090", "--weights", "bf16", "--kv-memory", "1KiB"), "no room"),
     ],

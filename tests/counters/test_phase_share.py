@@ -10,6 +10,7 @@ from counter_pages import of_engine, reading
 from twophase.cost.deployment import Deployment
 from twophase.counters.calibrated import calibrated, read_curves
 from twophase.counters.picture import Picture
+from twophase.counters.prior import roofline
 from twophase.counters.prior_type import Prior
 from twophase.counters.reading import Beside
 from twophase.counters.share import Range, Share, share_of
@@ -171,6 +172,14 @@ def test_the_roofline_prior() -> None:
     assert best.decode_s.mid == pytest.approx(steps * step_s / 0.70, rel=0.01)
     assert best.prefill_s.low < best.prefill_s.mid < best.prefill_s.high
     assert own.dominant == "decode" and "roofline" in own.verdict
+
+
+def test_lengths_that_no_prompt_has_give_no_floor() -> None:
+    """Counters of 1e29 tokens come with a page that is damaged; a floor of them would overflow."""
+    prior = Prior(Deployment(load_model("llama-3.1-8b").spec), load_accelerator("h100-sxm"))
+    own = of_engine("vllm", Beside()).picture
+    absurd = replace(own, computed_prompt_tokens=1e29, prompt_tokens=1e29)
+    assert "can't be" in str(roofline(absurd, prior))
 
 
 def test_what_steps_need() -> None:

@@ -124,7 +124,10 @@ def test_what_is_no_selector(match: str) -> None:
         ((200, '{"status":"success","data":[]}'), "has no series of the last 600 s"),
         ((200, '{"status":"success","data":["up"]}'), "has no counters of an engine"),
         ((200, '{"status":"success","data":["vllm:prompt_tokens_total"]}'), "no range of points"),
-        ((200, '{"status":"success","data":{"a":1}}'), "has no counters of an engine"),
+        *(
+            ((200, f'{{"status":"success","data":{data}}}'), "no list of names")
+            for data in ("null", "5", '"abc"', '{"a":1}', '[{"a":1}]', "[null]")
+        ),
     ],
 )
 def test_other_answers(answer, said: str) -> None:

@@ -1,6 +1,9 @@
 """Pages over HTTP: what is asked, what errors say, whose keys go where."""
 
+import socket
+import threading
 import time
+from contextlib import suppress
 
 import pytest
 from fake_servers import serving
@@ -133,3 +136,51 @@ def test_files(tmp_path) -> None:
     with pytest.raises(InputError, match="is a directory"):
         read_file(str(tmp_path))
     assert is_url("http://x") and not is_url("a/page.txt")
+
+
+def test_a_head_that_comes_a_letter_at_a_time_is_not_waited_for() -> None:
+    """Each letter comes within the limit; the answer does not."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def dribble() -> None:
+            held, _ = server.accept()
+            with held, suppress(OSError):
+                for letter in b"HTTP/1.1 200 OK\r\nX: " + b"a" * 100:
+                    held.sendall(bytes([letter]))
+                    time.sleep(0.05)
+
+        threading.Thread(target=dribble, daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/metrics"
+        with pytest.raises(InputError, match=r"no answer within 0.2 s"):
+            scrape(Target(url, timeout_s=0.2))
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b"", "closed the connection before its answer was whole"),
+        (b"SSH-2.0-OpenSSH_9\r\n", "speaks no HTTP"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "closed the connection before"),
+        (
+            b"HTTP/1.1 302 Found\r\nLocation: /metrics\r\nContent-Length: 0\r\n\r\n",
+            "give the engine's own URL",
+        ),
+        (b"HTTP/1.1 200 OK\r\n\r\n\x1f\x8b\x08\x00", "is compressed: unpack it first"),
+    ],
+)
+def test_what_answers_otherwise_is_said(sent: bytes, said: str) -> None:
+    """In plain words, not in those of the library beneath."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with suppress(OSError):
+                while True:
+                    held, _ = server.accept()
+                    with held:
+                        held.recv(10_000)
+                        held.sendall(sent)
+
+        threading.Thread(target=answer, daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/metrics"
+        with pytest.raises(InputError, match=said):
+            scrape(Target(url, timeout_s=5))

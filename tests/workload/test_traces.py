@@ -1,5 +1,6 @@
 """Formats as published; the small samples are written by hand after their first rows."""
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -100,6 +101,11 @@ def test_hash_ids_go_with_their_requests_and_know_their_size(tmp_path: Path) -> 
         ("date.csv", AZURE_2023 + "2023-13-16 18:17:04.03,3180,8\n", "line 4"),
         ("broken.jsonl", "\n".join([json.dumps(MOONCAKE[0]), "{"]), "line 2"),
         ("number.jsonl", "\n".join([json.dumps(MOONCAKE[0]), "7"]), "line 2"),
+        ("truncated.jsonl", '{"arrival_s":0,', "line 1: each line must be a JSON object"),
+        ("array.json", "[\n" + json.dumps(MOONCAKE[0]) + "\n]", "line 1: each line must be a JSON object"),
+        ("huge.jsonl", json.dumps({**MOONCAKE[0], "input_length": 10**400}), "line 1"),
+        ("wide.csv", f"arrival_s,input_tokens,output_tokens\n0,{'1' * 200_000},1\n", "line 2: field larger"),
+        ("late.csv", "arrival_s,input_tokens,output_tokens\n1e15,1,1\n0,1,1\n", "line 2: .* a load may last"),
         ("before.csv", "arrival_s,input_tokens,output_tokens\n0,1,1\n-5,2,3\n", "before.csv, line 3.*-5"),
     ],
 )
@@ -202,3 +208,26 @@ def test_lengths_need_no_times(tmp_path: Path) -> None:
     path.write_text("arrival_s,prompt_tokens,output_tokens\n0,?,20\n")
     with pytest.raises(InputError, match=r"line 2: prompt_tokens '\?', output_tokens '20': two counts"):
         read_lengths(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (gzip.compress(AZURE_2023.encode()), "is compressed: unpack it"),
+        (AZURE_2023.encode("utf-16"), "UTF-16 text: save it as UTF-8"),
+        (b"arrival_s,input_tokens,output_tokens\n0,\xff,1\n", "no UTF-8 text"),
+    ],
+)
+def test_what_is_no_text_is_said(tmp_path: Path, content: bytes, says: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=says):
+        read_trace(path)
+
+
+def test_a_folder_without_a_run_and_a_name_too_long_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"directory without requests\.parquet"):
+        read_trace(tmp_path)
+    for end in ("", ".parquet"):
+        with pytest.raises(InputError, match=r"File name too long|is not there"):
+            read_trace(Path("long" * 100 + end))

@@ -11,6 +11,7 @@ from twophase.errors import InputError, damaged, require_regular
 
 MARK = "twophase calibration"
 LARGEST_FILE = 1 << 20
+MOST = 1e6  # times what arithmetic says, or seconds of a pass
 
 
 def to_json(own: Calibration) -> str:
@@ -31,11 +32,13 @@ def read_calibration(path: Path) -> Calibration:
 
 def _calibration(entry: dict[str, Any], path: Path) -> Calibration:
     coefficients = Coefficients(**{name: float(entry["coefficients"][name]) for name in NAMES})
-    if any(not 0 <= getattr(coefficients, name) < math.inf for name in NAMES):
-        raise InputError(f"{path}: a coefficient is negative or not a number")
+    if any(not 0 <= getattr(coefficients, name) <= MOST for name in NAMES):
+        raise InputError(f"{path}: a coefficient is negative, absurdly large or not a number")
     if entry["base"] not in ("floor", "curves"):
         raise InputError(f"{path}: base is {entry['base']!r}, neither floor nor curves")
     low, high = (float(each) for each in entry["interval"])
+    if not 0 < low <= high <= MOST:
+        raise InputError(f"{path}: interval is {low:g} to {high:g}, which no ratio of times can be")
     return Calibration(
         coefficients=coefficients,
         base=entry["base"],
@@ -53,4 +56,7 @@ def _calibration(entry: dict[str, Any], path: Path) -> Calibration:
 
 
 def _known(error: Any) -> float | None:
-    return None if error is None else float(error)
+    found = None if error is None else float(error)
+    if found is not None and not 0 <= found < math.inf:
+        raise ValueError(f"an error of {found:g}")
+    return found

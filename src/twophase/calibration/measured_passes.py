@@ -13,6 +13,8 @@ from twophase.errors import InputError, damaged, require_regular
 PROMPTS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 BATCHES, CONTEXTS = (1, 2, 4, 8, 16, 32), (128, 512, 2048, 8192)
 MOST = 1_000_000  # passes
+MOST_ROWS, LONGEST = 1 << 22, 100_000_000  # of a pass, and tokens of a context
+LONGEST_S = 86_400.0
 
 
 def read_passes(path: Path) -> list[Measured]:
@@ -21,9 +23,7 @@ def read_passes(path: Path) -> list[Measured]:
     require_regular(path)
     with damaged(path):
         if path.suffix == ".parquet":
-            import polars
-
-            rows = polars.read_parquet(path, n_rows=MOST).to_dicts()
+            rows = _parquet(path)
             return [_measured(row, f"{path} row {i}") for i, row in enumerate(rows, 1)]
         text = path.read_text(encoding="utf-8")
         if path.suffix != ".jsonl" and text.lstrip().startswith("{"):
@@ -35,6 +35,17 @@ def read_passes(path: Path) -> list[Measured]:
                 return list(_of_curves(whole, path))
         lines = enumerate(text.splitlines(), 1)
         return [_measured(_line(line, path, i), f"{path} line {i}") for i, line in lines if line.strip()]
+
+
+def _parquet(path: Path) -> list[dict[str, Any]]:
+    try:
+        import polars
+    except ModuleNotFoundError:
+        raise InputError(f"{path}: Parquet needs polars: install the extra meter, or give JSONL") from None
+    try:
+        return polars.read_parquet(path, n_rows=MOST).to_dicts()
+    except polars.exceptions.PolarsError as error:
+        raise InputError(f"{path} is damaged: {str(error).splitlines()[0]}") from None
 
 
 def _line(line: str, path: Path, at: int) -> Any:
@@ -54,9 +65,27 @@ def _measured(row: Any, where: str) -> Measured:
         raise InputError(
             f"{where}: a pass has shape [[new, context] of each span] and seconds, and perhaps logit_rows"
         ) from None
-    if not len(shape) or (shape[:, 0] < 1).any() or (shape[:, 1] < 0).any() or not 0 < seconds < np.inf:
-        raise InputError(f"{where}: every span has new rows, no context below 0, and a pass takes some time")
-    return Measured(shape, count, seconds)
+    return _sound(Measured(shape, count, seconds), where)
+
+
+def _sound(own: Measured, where: str) -> Measured:
+    new, context = own.shape[:, 0], own.shape[:, 1]
+    if not len(own.shape) or (new < 1).any() or (context < 0).any() or not 0 < own.seconds < LONGEST_S:
+        raise InputError(
+            f"{where}: every span has new rows, no context below 0, and a pass takes some time, below a day"
+        )
+    if (
+        len(own.shape) > MOST_ROWS
+        or new.max() > MOST_ROWS
+        or new.sum() > MOST_ROWS
+        or context.max() > LONGEST
+    ):
+        raise InputError(
+            f"{where}: a pass has {MOST_ROWS:,} rows at most, on contexts of {LONGEST:,} at most"
+        )
+    if not 0 <= own.logits <= new.sum():
+        raise InputError(f"{where}: logit_rows can't be below 0, nor more than the pass has rows")
+    return own
 
 
 def _of_curves(whole: Mapping[str, Any], path: Path) -> Iterator[Measured]:
@@ -69,12 +98,15 @@ def _of_curves(whole: Mapping[str, Any], path: Path) -> Iterator[Measured]:
     last = int(ttft.get("to_tokens") or PROMPTS[-1])
     for n in PROMPTS:
         if n <= last:
-            yield Measured(np.array([[n, 0]]), 1, a + b * n + c * n * n)
+            yield _sound(
+                Measured(np.array([[n, 0]]), 1, a + b * n + c * n * n), f"{path}: TTFT of {n} tokens"
+            )
     a, b, c = (_value(itl[name]) for name in ("pass_s", "sequence_s", "context_s_per_token"))
     for batch in BATCHES:
         for context in CONTEXTS:
             shape = np.array([[1, context]] * batch)
-            yield Measured(shape, batch, a + b * batch + c * batch * context)
+            seconds = a + b * batch + c * batch * context
+            yield _sound(Measured(shape, batch, seconds), f"{path}: ITL of {batch} sequences")
 
 
 def _value(entry: Any) -> float:

@@ -60,6 +60,8 @@ def main() -> None:
         fail(f"{error.filename or 'output'}: {error.strerror or error}", 1)
     except pickle.UnpicklingError:
         fail("the cache of compiled kernels is damaged: delete the folder twophase in ~/.cache", 2)
+    except MemoryError:
+        fail("there is not enough memory: give a smaller load, or fewer replicas", 1)
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
     except Exception as error:

@@ -162,7 +162,9 @@ def setup_of(values: dict[str, Any]) -> "Setup":
     from twophase.simulate.pools import Sizes
     from twophase.simulate.run import preset_of
 
-    preset, policy = preset_of(values["policy"] or values["preset"], values["preset"])
+    preset, policy = preset_of(
+        values["preset"] if values["policy"] is None else values["policy"], values["preset"]
+    )
     return Setup(
         model=loaded(values["model"], values["weights"]),
         accelerator=load_accelerator(values["gpu"], values["hardware"]),

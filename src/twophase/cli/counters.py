@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from twophase.counters.reading import Beside, Reading
 
 
+LONGEST_S = 86_400
+
+
 def counters(
     context: typer.Context,
     source: Annotated[
@@ -76,6 +79,8 @@ def counters(
     """Tell prefill from decode in production: tokens, times and GPU time, from an engine's own counters."""
     require_one_form(json, plain)
     positive("--timeout", timeout)
+    if timeout > LONGEST_S:
+        raise InputError(f"--timeout {timeout:g}: a day at most, {LONGEST_S:,} s")
     given = {name for name in (*OF_PROMETHEUS, *OF_SERVERS) if from_user(context, name)}
     between_s = seconds_of("--interval", interval)
     window_s = None if window is None else seconds_of("--window", window)

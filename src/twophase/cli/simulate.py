@@ -226,7 +226,7 @@ def simulate(
     show(own, json=json, plain=plain)
     if not json:
         say_end(own, took, compiled, out, html)
-    return 1 if own.summary.of("truncated") else 0
+    return 1 if own.summary.of("truncated") or run.late else 0
 
 
 def show(own: "Simulation", *, json: bool, plain: bool) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from twophase.workload.workload import Workload
 
 LARGEST = 100_000_000
+LONGEST = 10_000_000  # tokens of a prefix
 MOST_DRAFTS = 64
 SLOWEST = 1e-9  # requests a second
 MOST = {  # what else takes too much memory
@@ -22,6 +23,7 @@ MOST = {  # what else takes too much memory
     "max_sequences": 65_536,
     "max_tokens_per_pass": 1 << 22,
     "kv_blocks": 20_000_000,
+    "block_size": 65_536,
 }
 REQUESTS = 1000  # where nothing else says how many
 COUNTS = (
@@ -59,11 +61,11 @@ def require_sound(values: Mapping[str, Any], given: Collection[str]) -> None:
     for name in ("ramp", "think"):
         if not 0 <= values[name] < float("inf"):
             raise InputError(f"--{name} {values[name]:g}: give seconds, 0 or more")
-    for name in ("prefix_tokens", "speculate"):
-        if not 0 <= values[name] <= LARGEST:
-            raise InputError(f"--{name.replace('_', '-')} {values[name]}: give a whole number, 0 or more")
-    if values["speculate"] > MOST_DRAFTS:
-        raise InputError(f"--speculate {values['speculate']}: give a whole number from 0 to {MOST_DRAFTS}")
+    for name, most in (("prefix_tokens", LONGEST), ("speculate", MOST_DRAFTS)):
+        if not 0 <= values[name] <= most:
+            raise InputError(
+                f"--{name.replace('_', '-')} {values[name]}: give a whole number from 0 to {most:,}"
+            )
     if values["rate"] is not None and not SLOWEST <= values["rate"] <= 1 / SLOWEST:
         raise InputError(f"--rate {values['rate']:g}: give requests a second, {SLOWEST:g} to {1 / SLOWEST:g}")
     if not 0 <= values["acceptance"] <= 1:

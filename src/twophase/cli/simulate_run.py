@@ -32,7 +32,8 @@ def simulated(
     plan = Plan(values["tp"], values["pp"], values["ep"], values["dp"])
     parted = None
     if split is not None:
-        prefill_plan = Plan(values["prefill_tp"], plan.pp, plan.ep, plan.dp) if values["prefill_tp"] else None
+        prefill_tp = values["prefill_tp"]
+        prefill_plan = None if prefill_tp is None else Plan(prefill_tp, plan.pp, plan.ep, plan.dp)
         parted = Split(
             prefill=split[0],
             decode=split[1],
@@ -51,7 +52,7 @@ def simulated(
             loaded(values["model"], values["weights"]),
             groups or accelerator,
             workload,
-            values["policy"] or values["preset"],
+            values["preset"] if values["policy"] is None else values["policy"],
             preset=values["preset"],
             plan=plan,
             kv=values["kv"],

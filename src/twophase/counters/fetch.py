@@ -5,8 +5,9 @@ import time
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from http.client import HTTPException
+from http.client import BadStatusLine, HTTPException, IncompleteRead, RemoteDisconnected
 from ssl import SSLError
+from threading import Thread
 from typing import IO, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
@@ -17,6 +18,14 @@ from twophase.errors import InputError
 
 ACCEPT = "text/plain;version=0.0.4, application/json;q=0.5, */*;q=0.1"
 CHUNK = 1 << 16
+GRACE_S = 0.5  # for the thread that asks to say itself what went wrong
+
+SAID: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
+    ((ConnectionRefusedError,), "nobody listens there (connection refused)"),
+    ((socket.gaierror, UnicodeError), "no such host"),
+    ((RemoteDisconnected, IncompleteRead), "the server closed the connection before its answer was whole"),
+    ((BadStatusLine,), "what answers there speaks no HTTP"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,8 @@ def split_url(url: str) -> SplitResult:
     spaced = any(letter.isspace() or not letter.isprintable() for letter in url)
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or spaced:
         raise InputError(f"{shown!r} is no URL: give one like http://host:8000")
+    if not url.isascii():
+        raise InputError(f"{shown}: letters beyond ASCII are written as xn-- in hosts and %XX in paths")
     return parts
 
 
@@ -68,12 +79,39 @@ class _Faithful(HTTPRedirectHandler):
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
     ) -> Request | None:
         if urlsplit(newurl)[:2] != urlsplit(req.full_url)[:2]:
+            fp.close()
             raise InputError(f"{req.full_url} redirects to {newurl}: give that URL")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def fetch(own: Target) -> Answer:
-    """Any status; InputError where nobody answers, or too much comes."""
+    """Any status; InputError where nobody answers in time, or too much comes.
+
+    In a thread: the socket's own limit is of each part that comes, and a head may come a letter at a time.
+    """
+    found: list[Answer | BaseException] = []
+
+    def ask() -> None:
+        try:
+            found.append(_fetched(own))
+        except BaseException as error:
+            found.append(error)
+
+    asking = Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(own.timeout_s + GRACE_S)
+    if not found:
+        raise InputError(f"{own.url}: no answer within {own.timeout_s:g} s")
+    answer = found.pop()
+    if isinstance(answer, Answer):
+        return answer
+    try:
+        raise answer
+    finally:
+        del answer  # an error that its own frame holds would keep its socket open
+
+
+def _fetched(own: Target) -> Answer:
     local = (urlsplit(own.url).hostname or "") in ("localhost", "127.0.0.1", "::1")
     opener = build_opener(_Faithful, ProxyHandler({} if local else getproxies()))
     limit = time.monotonic() + own.timeout_s
@@ -107,12 +145,10 @@ def _reason(error: Exception, own: Target) -> str:
     inner = error.reason if isinstance(error, URLError) else error
     if isinstance(inner, TimeoutError):
         return f"no answer within {own.timeout_s:g} s"
-    if isinstance(inner, ConnectionRefusedError):
-        return "nobody listens there (connection refused)"
-    if isinstance(inner, socket.gaierror):
-        return "no such host"
     if isinstance(inner, SSLError):
         return f"TLS failed: {inner.reason or inner}"
-    if isinstance(inner, OSError) and inner.strerror:
-        return inner.strerror
-    return str(inner) or type(inner).__name__
+    for kinds, said in SAID:
+        if isinstance(inner, kinds):
+            return said
+    known = isinstance(inner, OSError) and inner.strerror
+    return known or str(inner) or type(inner).__name__

@@ -7,7 +7,7 @@ from typing import Any
 
 from twophase.counters.exposition import Page, parse
 from twophase.counters.iterations import Iteration, iterations_of
-from twophase.errors import InputError
+from twophase.errors import COMPRESSED, UTF_16, InputError, not_text
 
 LARGEST = 64 << 20  # bytes
 SHOWN = 80  # bytes of what is no page
@@ -30,6 +30,8 @@ def read_page(content: bytes, source: str) -> Read:
     """InputError with what the bytes are where they are no page of counters."""
     if len(content) > LARGEST:
         raise InputError(f"{source}: larger than {LARGEST >> 20} MiB, which no page of counters is")
+    if content.startswith((*COMPRESSED, *UTF_16)):
+        raise InputError(f"{source} {not_text(content)}")
     text = content.decode("utf-8-sig", "replace")
     start = text.lstrip()[:1]
     if not start:

@@ -7,6 +7,7 @@ from twophase.counters.prior_type import Prior
 from twophase.counters.share import Range, Share, share_of
 from twophase.counters.steps import steps_of
 
+LONGEST = 1_000_000_000  # tokens
 # Assumed: what real passes reach, of peak in prefill, and of bandwidth in decode, seldom all of it.
 PREFILL_REACHES = Range(0.40, 0.55, 0.70)
 DECODE_REACHES = Range(0.50, 0.70, 0.90)
@@ -16,6 +17,8 @@ def roofline(picture: Picture, prior: Prior) -> Share | str:
     steps = steps_of(picture)
     if isinstance(steps, str):
         return steps
+    if max(steps.computed, steps.cached, steps.context, steps.batch.high) > LONGEST:
+        return f"prompts, contexts or batches of more than {LONGEST:,} tokens are told, which can't be"
     own, accelerator = prior.own, prior.accelerator
     prompt = prefills(max(round(steps.computed), 1), round(steps.cached))
     prefill_s = steps.prefills * float(floor(own, prompt, accelerator, "expected").seconds)

@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from math import ceil
+from math import ceil, isfinite
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -34,12 +34,12 @@ def prometheus_window(
     end = time.time() if now is None else now
     span = {"start": f"{end - seconds:.3f}", "end": f"{end:.3f}"}
     asked = {**span, "match[]": f"{{{selector}}}"} if selector else span
-    names = set(_get(own, "/api/v1/label/__name__/values", asked))
-    engines = recognised({str(each) for each in names})
+    names = _names(_get(own, "/api/v1/label/__name__/values", asked), own.url)
+    engines = recognised(names)
     if not engines:
         if not names:
             raise InputError(f"{own.url} has no series of the last {seconds:g} s{' like that' * bool(match)}")
-        raise no_engine({str(each) for each in names}, own.url)
+        raise no_engine(names, own.url)
     step = max(1, ceil(seconds / POINTS))
     series: dict[Series, Points] = {}
     for some in _batches(sorted(_wanted(engines) & names)):
@@ -47,6 +47,12 @@ def prometheus_window(
         found = _get(own, "/api/v1/query_range", {**span, "query": query, "step": str(step)})
         series |= _read(found, own.url)
     return engines, window_of(series, _counted(engines), seconds, end - seconds, step)
+
+
+def _names(found: Any, url: str) -> set[str]:
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise InputError(f"{url}: no list of names came back for one asked for: is it a Prometheus server?")
+    return set(found)
 
 
 def window_of(
@@ -154,9 +160,13 @@ def _read(found: Any, url: str) -> dict[Series, Points]:
             labels = {str(name): str(value) for name, value in each["metric"].items()}
             series = (labels.pop("__name__"), tuple(sorted(labels.items())))
             points = [(float(at), number_of(str(value))) for at, value in each["values"]]
-            kept = [(at, usable(value)) for at, value in points if value is not None and abs(value) <= MOST]
+            kept = [
+                (at, usable(value))
+                for at, value in points
+                if isfinite(at) and value is not None and abs(value) <= MOST
+            ]
             if kept:
                 made[series] = sorted(kept)
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         raise InputError(f"{url}: no range of points came back for one asked for") from None
     return dict(made)

@@ -63,8 +63,13 @@ def no_page(own: Target, status: int, content: bytes) -> InputError:
     text = content[:2000].decode("utf-8", "replace")
     if status in (401, 403):
         return InputError(f"{own.url}: {status}, a key is needed: give --api-key or --header")
+    if 300 <= status < 400:
+        return InputError(
+            f"{own.url}: status {status}, redirects that lead to no page: give the engine's own URL"
+        )
     if status not in HOSTED:
-        return InputError(f"{own.url}: status {status}: {' '.join(text.split())[:100]}")
+        said = " ".join(text.split())[:100]
+        return InputError(f"{own.url}: status {status}{': ' if said else ''}{said}")
     who = "llama.cpp" if "--metrics" in text else engine_at(own)
     if who in FLAGS:
         return InputError(f"{own.url}: {status}, no counters there. {FLAGS[who]}")

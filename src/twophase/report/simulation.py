@@ -93,6 +93,8 @@ def notes(own: Simulation) -> list[str]:
     never = int(np.count_nonzero(np.isnan(run.arrival_s)))
     if never:
         found.append(f"{count(never)} later turns never came: the one before each was not done.")
+    if run.late:
+        found.append(f"{count(run.late)} requests were to come later than the run was to last.")
     reuse = reuse_of(run.workload)
     if reuse is not None:
         found.append(

@@ -8,6 +8,8 @@ from twophase.errors import InputError
 from twophase.hardware.accelerator import Accelerator
 from twophase.simulate.workload_arrays import Role
 
+MOST_ENGINES = 1024  # 4 to 9 MB each
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -17,6 +19,15 @@ class Group:
     count: int = 1
     plan: Plan = ALONE
     role: Role = "both"
+
+
+def require_few(groups: Sequence[Group]) -> None:
+    """InputError where so many schedulers at work would take more memory than machines have."""
+    engines = sum(each.count * each.plan.dp for each in groups)
+    if engines > MOST_ENGINES:
+        raise InputError(
+            f"{engines:,} replicas, each of --dp counted: {MOST_ENGINES:,} can be simulated at once"
+        )
 
 
 def require_roles(groups: Sequence[Group]) -> None:

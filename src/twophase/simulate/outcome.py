@@ -23,6 +23,7 @@ from twophase.simulate.books import (
     STEADY,
     TOTAL_BYTES,
     TOTAL_FLOPS,
+    UNSEEN,
     Floats,
     Ints,
     Passes,
@@ -75,6 +76,12 @@ class Run:
     def finished(self) -> Ints:
         """Rows of those that were served."""
         return np.flatnonzero(self.records.counts[:, OUTCOME] == FINISHED)
+
+    @property
+    def late(self) -> int:
+        """Requests that were to come after the moment at which the run was stopped."""
+        unseen = self.records.counts[:, OUTCOME] == UNSEEN
+        return int(np.count_nonzero(unseen & ~np.isnan(self.arrival_s)))
 
     @property
     def ends_s(self) -> Floats:

@@ -20,7 +20,7 @@ from twophase.model.catalogue import Model, load_model
 from twophase.model.served import served
 from twophase.scheduler.policy import POLICIES, Policy
 from twophase.simulate.cluster_books import ROUTERS
-from twophase.simulate.groups import Group, require_roles
+from twophase.simulate.groups import Group, require_few, require_roles
 from twophase.simulate.outcome import Run
 from twophase.simulate.pools import Pool, Sizes, pool_of
 from twophase.simulate.presets import PRESETS, Preset, preset_named
@@ -75,6 +75,7 @@ def simulate(
     """
     own = served(load_model(model), weights) if isinstance(model, str) else model
     groups = groups_of(accelerator, plan, replicas, split)
+    require_few(groups)
     chosen = preset_of(policy, preset)
     if router not in ROUTERS:
         raise InputError(f"no router {router!r}; there are {', '.join(ROUTERS)}{nearest(router, ROUTERS)}")
@@ -130,10 +131,11 @@ def preset_of(policy: str | Policy, preset: str | None) -> tuple[Preset, str]:
         return preset_named(preset or "vllm"), getattr(policy, "__name__", "own")
     if preset is None and policy in PRESETS:
         return PRESETS[policy], PRESETS[policy].policy
+    engine = preset_named("vllm" if preset is None else preset)
     if policy not in POLICIES and policy not in PRESETS:
-        known = [*PRESETS, *POLICIES]
+        known = list(dict.fromkeys([*PRESETS, *POLICIES]))
         raise InputError(f"no policy {policy!r}; there are {', '.join(known)}{nearest(policy, known)}")
-    return preset_named(preset or "vllm"), policy if policy in POLICIES else PRESETS[policy].policy
+    return engine, policy if policy in POLICIES else PRESETS[policy].policy
 
 
 def groups_of(

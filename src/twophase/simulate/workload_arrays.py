@@ -24,6 +24,7 @@ def rows_of(
     """Prefill replicas make one token of each request and hold its blocks until they are sent; decode
     replicas get all of a prompt's KV but its last token's. When one comes that follows another is not known.
     """
+    workload.require_sound()
     keys = block_keys(workload, block_size) if prefix_cache and role != "decode" else None
     prompts = workload.prompt_tokens
     made = requests_of(

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -18,6 +19,7 @@ class Rows:
     columns: Mapping[str, Sequence[Any]]
     places: Sequence[int]
     unit: str = "line"  # of places
+    no_objects: frozenset[int] = frozenset()  # rows, from 0, of JSON that hold something else
 
     def first_of(self, names: Iterable[str]) -> tuple[str, Sequence[Any]] | None:
         """The first of these columns that is there."""
@@ -36,26 +38,34 @@ def read_rows(path: Path, most: int | None) -> Rows:
 
 def csv_rows(file: Iterable[str], most: int | None) -> Rows:
     reader = csv.reader(file)
-    names = [name.strip().lower() for name in next(reader, [])]
     rows, places = [], []
-    for row in islice(filter(None, reader), most):
-        rows.append(row if len(row) == len(names) else [*row, *[""] * len(names)][: len(names)])
-        places.append(reader.line_num)
+    try:
+        names = [name.strip().lower() for name in next(reader, [])]
+        for row in islice(filter(None, reader), most):
+            rows.append(row if len(row) == len(names) else [*row, *[""] * len(names)][: len(names)])
+            places.append(reader.line_num)
+    except csv.Error as error:
+        raise ValueError(f"line {reader.line_num}: {error}") from None
     columns: Iterable[Sequence[str]] = zip(*rows, strict=True) if rows else ([] for _ in names)
     return Rows(dict(zip(names, columns, strict=True)), places)
 
 
 def json_rows(file: Iterable[str], most: int | None) -> Rows:
-    objects, places = [], []
+    objects: list[dict[str, Any]] = []
+    places, others = [], []
     for number, line in islice(_lines(file), most):
         try:
             found = json.loads(line)
         except ValueError:
             found = None
-        objects.append(found if isinstance(found, dict) else {})
+        if not isinstance(found, dict):
+            others.append(len(objects))
+            found = {}
+        objects.append(found)
         places.append(number)
     names = dict.fromkeys(name for each in objects for name in each)
-    return Rows({name.strip().lower(): [each.get(name) for each in objects] for name in names}, places)
+    columns = {name.strip().lower(): [each.get(name) for each in objects] for name in names}
+    return Rows(columns, places, no_objects=frozenset(others))
 
 
 def _lines(file: Iterable[str]) -> Iterator[tuple[int, str]]:
@@ -63,14 +73,14 @@ def _lines(file: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 
 def parquet_rows(path: Path, most: int | None) -> Rows:
+    if not os.path.isfile(path):  # Path's own raises where a name is too long
+        raise InputError(f"{path} is not there")
     try:
         import polars
     except ModuleNotFoundError:
         raise InputError(
             f"{path}: Parquet needs polars: install the extra meter (pip install '.[meter]' in a clone)"
         ) from None
-    if not path.is_file():
-        raise InputError(f"{path} is not there")
     try:
         table = polars.read_parquet(path, n_rows=most)
     except polars.exceptions.PolarsError as error:

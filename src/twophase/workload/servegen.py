@@ -8,6 +8,7 @@ import ast
 import csv
 import gzip
 import json
+import os
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -32,7 +33,7 @@ class Window:
 
 
 def is_servegen(folder: Path) -> bool:
-    return folder.is_dir() and any(folder.glob("chunk-*-trace.csv"))
+    return os.path.isdir(folder) and any(folder.glob("chunk-*-trace.csv"))
 
 
 def read_servegen(folder: Path, seed: str, most: int | None, lasting_s: float | None = None) -> Workload:

@@ -1,5 +1,6 @@
 """Recorded arrivals: traces of Azure, BurstGPT, Mooncake and Qwen, tables of ours, a run's own requests."""
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from twophase.errors import InputError, require_regular
 from twophase.workload.rows import Rows, read_rows
 from twophase.workload.seeded import generator
-from twophase.workload.workload import Blocks, Floats, Ints, Workload
+from twophase.workload.workload import LATEST_S, Blocks, Floats, Ints, Workload
 
 MOONCAKE_BLOCK, QWEN_BLOCK = 512, 16  # tokens that one of their hash ids stands for
 LARGEST = 1e9
@@ -25,6 +26,8 @@ PROMPTS = (
     "num_prefill_tokens",
 )
 OUTPUTS = ("output_tokens", "generatedtokens", "response tokens", "output_length", "num_decode_tokens")
+NO_OBJECT = "each line must be a JSON object, as {...}"
+GO_ON = " (--skip-bad goes on without)"
 WANTED = "give Azure's or BurstGPT's CSV, Mooncake's JSONL, or arrival_s, prompt_tokens, output_tokens"
 
 
@@ -33,8 +36,7 @@ def read_trace(path: Path, most: int | None = None, speed: float = 1.0, skip_bad
 
     InputError names the first line that is malformed; with `skip_bad` they are left out, and counted.
     """
-    source = path / "requests.parquet" if path.is_dir() else path
-    require_regular(source)
+    source = source_of(path)
     rows = read_rows(source, most)
     at, prompt, output, notes = lengths_and_times(source, rows, skip_bad, timed=True)
     kept = np.flatnonzero((prompt >= 1) & (output >= 1))
@@ -48,6 +50,12 @@ def read_trace(path: Path, most: int | None = None, speed: float = 1.0, skip_bad
         notes = (*notes, f"{without:,} {said} left out")
     kept = kept[np.argsort(at[kept], kind="stable")]
     times = (at[kept] - at[kept[0]]) / speed
+    if not times[-1] <= LATEST_S:
+        late = int(kept[-1])
+        raise InputError(
+            f"{source}, {rows.unit} {rows.places[late]}: at that speed it comes {times[-1]:.3g} s after the "
+            f"first request; a load may last {LATEST_S:g} s"
+        )
     steps = steps_of(times)
     if steps:
         notes = (*notes, f"the trace's times come in steps of about {steps:.3g} s, many requests at once")
@@ -58,6 +66,19 @@ def read_trace(path: Path, most: int | None = None, speed: float = 1.0, skip_bad
         content=content_of(rows, kept),
         notes=notes,
     )
+
+
+def source_of(path: Path) -> Path:
+    """The file that holds the requests."""
+    if not os.path.isdir(path):
+        require_regular(path)
+        return path
+    source = path / "requests.parquet"
+    if not source.is_file():
+        raise InputError(
+            f"{path} is a directory without requests.parquet: give a trace, or a run that was kept"
+        )
+    return source
 
 
 def read_lengths(path: Path, skip_bad: bool = False) -> tuple[Ints, Ints]:
@@ -77,6 +98,8 @@ def lengths_and_times(
     found = [rows.first_of(names) for names in (TIMES, PROMPTS, OUTPUTS)]
     at, prompt, output = found
     if rows.places and (prompt is None or output is None or (timed and at is None)):
+        if 0 in rows.no_objects:
+            raise InputError(f"{source}, {rows.unit} {rows.places[0]}: {NO_OBJECT}; {WANTED}")
         lacking = "arrival times" if timed and at is None else "prompt and output tokens"
         raise InputError(f"{source} has no {lacking}; {WANTED}")
     if not timed or at is None or prompt is None or output is None:
@@ -95,7 +118,8 @@ def lengths_and_times(
     where = [rows.places[each] for each in np.flatnonzero(bad).tolist()]
     if not skip_bad:
         first = int(np.flatnonzero(bad)[0])
-        raise InputError(f"{source}, {rows.unit} {where[0]}: {wrong_with(first, at, prompt, output, hashes)}")
+        why = NO_OBJECT if first in rows.no_objects else wrong_with(first, at, prompt, output, hashes)
+        raise InputError(f"{source}, {rows.unit} {where[0]}: {why}{GO_ON}")
     places = ", ".join(map(str, where[:SHOWN_PLACES])) + (" ..." if len(where) > SHOWN_PLACES else "")
     for each in (*tokens, times):
         each[bad] = np.nan
@@ -116,7 +140,7 @@ def wrong_with(
         said = ", ".join(f"{name} {values[row]!r:.40}" for name, values in (at, prompt, output) if name)
         counts = "two counts of tokens are wanted"
         wanted = f"an arrival time from 0 on and {counts}" if at[0] else counts
-    return f"{said}: {wanted} (--skip-bad goes on without)"
+    return f"{said}: {wanted}"
 
 
 def are_ids(value: Any) -> bool:
@@ -136,14 +160,14 @@ def numbers_of(column: Sequence[Any]) -> Floats:
     """Not a number where there is none."""
     try:
         return np.fromiter(map(float, column), np.float64, len(column))
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return np.array([_number(each) for each in column], np.float64)
 
 
 def _number(value: Any) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return float("nan")
 
 

@@ -6,6 +6,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from twophase.errors import InputError
+
+LATEST_S = 1e10  # three centuries: up to there a clock still tells microseconds
+MOST_TOKENS = 1 << 40  # of a request; sums of many still fit
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -46,6 +51,22 @@ class Workload:
         """Requests a second, over the time in which they come."""
         lasted = float(self.arrival_s[-1] - self.arrival_s[0]) if len(self) > 1 else 0.0
         return (len(self) - 1) / lasted if lasted > 0 else 0.0
+
+    def require_sound(self) -> None:
+        """InputError where it makes no sense, whoever made it: the clock and the books rest on it."""
+        prompts, outputs = self.prompt_tokens, self.output_tokens
+        if not len(self.arrival_s) == len(prompts) == len(outputs):
+            raise InputError("a workload has as many arrivals as prompts and outputs")
+        for name, counts in (("prompt", prompts), ("output", outputs)):
+            if not np.all((counts >= 1) & (counts <= MOST_TOKENS)):
+                raise InputError(
+                    f"{name}_tokens of a workload must be whole numbers from 1 to {MOST_TOKENS:,}"
+                )
+        if not np.all((self.arrival_s >= 0) & (self.arrival_s <= LATEST_S)):
+            raise InputError(f"requests must come within {LATEST_S:g} s from 0 on: give a shorter load")
+        first = self.arrival_s if self.follows is None else self.arrival_s[self.follows < 0]
+        if np.any(np.diff(first) < 0):
+            raise InputError("requests of a workload must be in order of arrival")
 
     def first(self, count: int | None) -> "Workload":
         """The first `count` requests."""
