@@ -121,7 +121,7 @@ def window_load(path: Path, shared: float | None) -> tuple["Load", list[str]]:
     longest = max(found["prompt_tokens"], found["generation_tokens"]) / requests
     if rate > FASTEST or longest > LONGEST:
         raise InputError(
-            f"{path} tells of {rate:.3g} requests a second, of {longest:.3g} tokens: more than {FASTEST:g}, or "
+            f"{path} tells of {rate:.3g} requests a second of {longest:.3g} tokens: over {FASTEST:g}, or "
             f"than {LONGEST:,}, is no load"
         )
     prompt, output = (
