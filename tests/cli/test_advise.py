@@ -170,6 +170,11 @@ def test_a_window_of_counters(run: Run, tmp_path: Path) -> None:
     status, _, err = run("advise", "llama-3.1-8b", "--counters", str(window))
     assert (status, err.count("\n")) == (2, 1)
     assert "requests is not told" in err
+    for absurd in ({"requests": 1e14}, {"generation_tokens": 1e14}):
+        window.write_text(json.dumps(figures | absurd))
+        status, _, err = run("advise", "llama-3.1-8b", "--counters", window)
+        assert status == 2
+        assert "is no load" in err
 
 
 def test_a_trace(run: Run, tmp_path: Path) -> None:

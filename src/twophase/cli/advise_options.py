@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from twophase.advise.load import Load
 
 LARGEST = 100_000_000
+FASTEST, LONGEST = 1e6, 10_000_000  # requests a second, and tokens of a mean length
 LARGEST_FILE = 16 << 20
 COUNTS = (
     *("concurrency", "requests", "max_sequences", "max_tokens_per_pass", "context_length", "kv_blocks"),
@@ -35,6 +36,8 @@ def require_sound(values: Mapping[str, Any], given: Collection[str]) -> None:
             )
     if values["rate"] is not None:
         positive("--rate", values["rate"])
+        if values["rate"] > FASTEST:
+            raise InputError(f"--rate {values['rate']:g}: give requests a second, {FASTEST:g} at most")
     if not 0 <= values["acceptance"] <= 1:
         raise InputError(f"--acceptance {values['acceptance']:g}: it must lie between 0 and 1")
     if values["shared"] is not None and not 0 <= values["shared"] < 1:
@@ -113,19 +116,26 @@ def window_load(path: Path, shared: float | None) -> tuple["Load", list[str]]:
     share = entry.get("cached_share")
     share = float(share) if isinstance(share, int | float) and 0 <= share < 1 else 0.0
     requests = found["requests"]
+    rate = requests / found["window_s"]
+    longest = max(found["prompt_tokens"], found["generation_tokens"]) / requests
+    if rate > FASTEST or longest > LONGEST:
+        raise InputError(
+            f"{path} tells of {rate:.3g} requests a second of {longest:.3g} tokens: over {FASTEST:g}, or "
+            f"than {LONGEST:,}, is no load"
+        )
     prompt, output = (
         Lengths("fixed", max(1.0, found[name] / requests)) for name in ("prompt_tokens", "generation_tokens")
     )
     note = "Counters tell mean lengths only: all requests are taken as long as the mean"
-    rate = requests / found["window_s"]
     return Load(prompt, output, rate=rate, shared=share if shared is None else shared), [note]
 
 
 def amount(path: Path, entry: Mapping[str, Any], name: str) -> float:
     value = entry.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
+        said = "not told" if value is None else f"{value!s:.40}"
         raise InputError(
-            f"{path}: {name} is {'not told' if value is None else value}: give lengths and rate by hand, "
+            f"{path}: {name} is {said}: give lengths and rate by hand, "
             "--prompt-tokens, --output-tokens and --rate"
         )
     return float(value)
