@@ -52,6 +52,7 @@ def simulated(
             groups or accelerator,
             workload,
             values["policy"] or values["preset"],
+            clients=values["concurrency"],
             preset=values["preset"],
             plan=plan,
             kv=values["kv"],
