@@ -6,7 +6,7 @@ import pytest
 from twophase.simulate.books import FINISHED_S
 from twophase.simulate.pools import Sizes
 from twophase.simulate.run import simulate
-from twophase.workload.closed import closed
+from twophase.workload.closed import closed, first_cohort
 from twophase.workload.workload import Workload
 
 
@@ -25,6 +25,13 @@ def test_more_clients_than_requests_all_begin_at_once() -> None:
     made = closed(plain(3), 50)
     assert made.follows is not None
     assert made.follows.tolist() == [-1, -1, -1]
+
+
+def test_clients_begin_evenly_spread_unless_none_has_a_second_request() -> None:
+    assert closed(plain(7), 4, 6.0).arrival_s.tolist() == [0.0, 1.5, 3.0, 4.5, 0.0, 0.0, 0.0]
+    assert closed(plain(4), 4, 6.0).arrival_s.tolist() == [0.0] * 4
+    talks = Workload(np.zeros(5), np.full(5, 9), np.full(5, 9), follows=np.array([-1, 0, -1, 2, -1]))
+    assert first_cohort(talks, 2).tolist() == [0, 2]  # first turns alone
 
 
 def test_a_client_holds_one_conversation_after_the_other() -> None:

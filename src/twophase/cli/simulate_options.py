@@ -162,7 +162,7 @@ def number_of(seed: str) -> int:
 
 
 def workload_of(values: Mapping[str, Any]) -> "Workload":
-    """What arrives, by these options."""
+    """What arrives, by these options; of clients (--concurrency), what they ask for, whenever it comes."""
     from twophase.workload.arrivals import Arrivals
     from twophase.workload.lengths import lengths_of
     from twophase.workload.servegen import is_servegen, read_servegen
@@ -170,10 +170,6 @@ def workload_of(values: Mapping[str, Any]) -> "Workload":
     from twophase.workload.traces import read_lengths, read_trace, spread_out
 
     trace, seed, most = values["trace"], str(values["seed"]), values["requests"]
-    if values["concurrency"] is not None:
-        from twophase.workload.closed import closed
-
-        return closed(workload_of({**values, "concurrency": None, "rate": 1.0}), values["concurrency"])
     if trace is not None:
         if is_servegen(trace):
             return until(
@@ -183,7 +179,7 @@ def workload_of(values: Mapping[str, Any]) -> "Workload":
         return until(spread_out(made, seed) if values["spread_arrivals"] else made, values)
     pairs = Pairs(*read_lengths(values["lengths"], values["skip_bad"])) if values["lengths"] else None
     recipe = Recipe(
-        arrivals=Arrivals(values["rate"], values["arrivals"], values["burstiness"], values["ramp"]),
+        arrivals=Arrivals(values["rate"] or 1.0, values["arrivals"], values["burstiness"], values["ramp"]),
         prompt=lengths_of("--prompt-tokens", values["prompt_tokens"]),
         output=lengths_of("--output-tokens", values["output_tokens"]),
         pairs=pairs,

@@ -53,6 +53,7 @@ def simulated(
             groups or accelerator,
             workload,
             values["preset"] if values["policy"] is None else values["policy"],
+            clients=values["concurrency"],
             preset=values["preset"],
             plan=plan,
             kv=values["kv"],

@@ -9,7 +9,7 @@ from twophase.calibration.estimate import Estimate
 from twophase.meter.records import LoadRun, Target
 from twophase.meter.summary import Summary
 from twophase.report.simulation_activity import Activity, activity_of
-from twophase.report.simulation_summary import NO_LAG, summarise
+from twophase.report.simulation_summary import NO_LAG, full_height, summarise
 from twophase.simulate.outcome import Run
 from twophase.units import count, duration, percent, significant
 from twophase.workload.reuse import DEFINITION, reuse_of
@@ -118,8 +118,7 @@ def record_of(own: Simulation) -> LoadRun:
     """The head of a run as the meter keeps it, without its replies."""
     run = own.run
     pool = run.replicas[0].pool
-    came = run.arrival_s[~np.isnan(run.arrival_s)] + BEGAN_S
-    first, last = (float(came.min()), float(came.max())) if came.size else (BEGAN_S, BEGAN_S)
+    full = full_height(run)
     cut = own.summary.of("truncated")
     low, high = pool.estimate.interval
     return LoadRun(
@@ -140,5 +139,6 @@ def record_of(own: Simulation) -> LoadRun:
             ("pass_interval", f"{low:g}..{high:g}"),
         ),
         open_loop=own.open_loop,
-        steady=(("", first, last),) if last > first else (),
+        steady=() if full is None else (("", BEGAN_S + full[0], BEGAN_S + full[1]),),
+        first_cohort=tuple(run.first_cohort.tolist()),
     )

@@ -6,11 +6,20 @@ from html import escape
 from twophase.report import bench_charts as charts
 from twophase.report.bench_html import headline
 from twophase.report.bench_page import fact, figure, fill, lead, listing, section, table, warning, words
-from twophase.report.bench_rows import COLUMNS, flight_line, goodput_line, outcome_line, rows, throughput_line
+from twophase.report.bench_rows import (
+    COLUMNS,
+    cohort_rows,
+    flight_line,
+    goodput_line,
+    outcome_line,
+    rows,
+    throughput_line,
+)
 from twophase.report.bench_svg import Marks, axis, chart
 from twophase.report.simulation import Simulation, notes, overload_line
 from twophase.report.simulation_activity import over_time
-from twophase.report.simulation_text import activity_rows
+from twophase.report.simulation_summary import steady_requests
+from twophase.report.simulation_text import activity_rows, whose
 from twophase.units import count, duration, percent, significant
 
 WORDS = (
@@ -25,7 +34,10 @@ WORDS = (
 
 def page(own: Simulation) -> str:
     summary = own.summary
-    cells = [[row.name, *row.cells(), count(row.of.count)] for row in rows(summary.latencies)]
+    cells = [
+        [row.name, *row.cells(), count(row.of.count)]
+        for row in (*rows(summary.latencies), *cohort_rows(summary))
+    ]
     good = goodput_line(summary)
     title = f"{own.model} on {own.where}"
     reasons = [[kind, count(number), reason] for kind, reason, number in summary.reasons]
@@ -33,7 +45,7 @@ def page(own: Simulation) -> str:
         section(
             "Latency",
             table(("", *(f"{each}\nms" for each in COLUMNS), "n"), cells, left=1),
-            "Finished requests, from their arrival.",
+            f"{whose(summary).capitalize()}.",
         ),
         section("The engine", table(("", "", ""), activity_rows(own), left=3)),
         section("Over the run", '<div class="charts">' + "".join(figures(own)) + "</div>"),
@@ -84,18 +96,19 @@ def facts(own: Simulation) -> Iterable[str]:
 
 
 def figures(own: Simulation) -> Iterable[str]:
-    run = own.run
-    if run.finished.size:
+    run, kept = own.run, steady_requests(own.run)  # as in the table
+    ttft, tpot = run.ttft_s[kept].tolist(), run.tpot_s[kept[run.output_tokens > 1]].tolist()
+    if ttft:
         yield figure(
             "TTFT",
             "Requests that had their first token by then.",
-            charts.spread("TTFT", run.ttft_s.tolist(), "p"),
+            charts.spread("TTFT", ttft, "p"),
         )
-    if run.tpot_s.size:
+    if tpot:
         yield figure(
             "TPOT",
             "Requests whose tokens came at least so fast.",
-            charts.spread("TPOT", run.tpot_s.tolist(), "q"),
+            charts.spread("TPOT", tpot, "q"),
         )
     if not own.activity.passes:
         return

@@ -1,6 +1,7 @@
 """A simulated run in the figures of a measured one, from arrays: no object of each request or token."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,19 +18,52 @@ from twophase.simulate.outcome import Run
 from twophase.simulate.refusals import refusals
 
 Floats = NDArray[np.float64]
+Marked = NDArray[np.bool_]
 NO_LAG = Lag(samples=0, mean_s=0.0, p99_s=0.0, max_s=0.0, cpu_share=0.0, dispatch_p99_s=0.0)
 
 
 def summarise(run: Run, slo: Sequence[Limit] = ()) -> Summary:
-    """As the meter's: latencies of finished requests, from the moment at which each was due."""
-    ttft, e2e, queue = run.ttft_s, run.e2e_s, run.queue_s
-    output, tpot = run.output_tokens.astype(np.float64), run.tpot_s
-    own = Latencies(
+    """As the meter's: latencies of finished requests, from the moment at which each was due; a closed loop's
+    first cohort apart, but for gaps."""
+    kept = steady_requests(run)
+    apart = int(np.count_nonzero(~kept))
+    steady, whole = throughputs(run)
+    return Summary(
+        point="",
+        since="due",
+        outcomes=outcomes(run),
+        reasons=tuple(("rejected", reason, number) for reason, number in refusals(run)),
+        latencies=replace(latencies(run, kept), gap=weighted(*run.gaps_s)),
+        other_ttft=None,
+        other_e2e=None,
+        first_cohort=latencies(run, ~kept) if apart else None,
+        cohort_requests=apart,
+        throughput=steady,
+        whole_throughput=whole,
+        in_flight=flight(run, whole.window_s),
+        tokens=tokens(run),
+        goodput=goodput(run, slo, steady.requests_per_s) if slo else None,
+        error=OwnError(None, None, None, None, NO_LAG, ""),
+    )
+
+
+def steady_requests(run: Run) -> Marked:
+    """Of the finished requests: all but a closed loop's first cohort, where enough are left without it."""
+    kept = ~np.isin(run.finished, run.first_cohort)
+    few = np.count_nonzero(kept) < np.count_nonzero(~kept)
+    return np.ones_like(kept) if few else kept
+
+
+def latencies(run: Run, kept: Marked) -> Latencies:
+    """Of those finished requests. Without gaps: passes do not tell whose they are."""
+    ttft, e2e, queue = run.ttft_s[kept], run.e2e_s[kept], run.queue_s[kept]
+    output, tpot = run.output_tokens[kept].astype(np.float64), run.tpot_s[kept[run.output_tokens > 1]]
+    return Latencies(
         ttft=of(ttft),
         ttfa=None,
         tpot=of(tpot),
         tpot_token_weighted_s=token_weighted(tpot, output),
-        gap=weighted(*run.gaps_s),
+        gap=None,
         e2e=of(e2e),
         ntpot=of(e2e / np.maximum(output, 1)),
         tokens_per_event=None,
@@ -37,24 +71,6 @@ def summarise(run: Run, slo: Sequence[Limit] = ()) -> Summary:
         role_lead=None,
         queue=of(queue),
         queue_share=of(queue / np.maximum(ttft, 1e-12)),
-    )
-    steady, whole = throughputs(run)
-    return Summary(
-        point="",
-        since="due",
-        outcomes=outcomes(run),
-        reasons=tuple(("rejected", reason, number) for reason, number in refusals(run)),
-        latencies=own,
-        other_ttft=None,
-        other_e2e=None,
-        first_cohort=None,
-        cohort_requests=0,
-        throughput=steady,
-        whole_throughput=whole,
-        in_flight=flight(run, whole.window_s),
-        tokens=tokens(run),
-        goodput=goodput(run, slo, steady.requests_per_s) if slo else None,
-        error=OwnError(None, None, None, None, NO_LAG, ""),
     )
 
 
@@ -94,22 +110,36 @@ def outcomes(run: Run) -> tuple[tuple[Outcome, int], ...]:
 
 
 def throughputs(run: Run) -> tuple[Throughput, Throughput]:
-    """(while requests came, from the first to the last token)."""
-    rows = run.finished
-    came = run.arrival_s[~np.isnan(run.arrival_s) & (run.arrival_s <= run.ended_s)]
-    if not rows.size:
+    """(while the load stood at full height, from the first to the last token)."""
+    if not run.finished.size:
         nothing = Throughput(0.0, 0.0, 0.0, 0.0, 0.0, None)
         return nothing, nothing
-    begin, last = float(came.min()), float(came.max())
-    arrived, ended = run.arrival_s[rows], run.arrival_s[rows] + run.e2e_s
-    end = float(ended.max())
-    whole = _throughput(run, 1.0, 1.0, end - begin)
-    if last - begin <= float(np.max(run.e2e_s)) / 2:
+    arrived = run.arrival_s[run.finished]
+    first, ended = arrived + run.ttft_s, arrived + run.e2e_s
+    whole = _throughput(run, 1.0, 1.0, float(ended.max() - np.nanmin(run.arrival_s)))
+    full = full_height(run)
+    if full is None:
         return whole, whole
-    first = arrived + run.ttft_s
-    inside = np.clip((np.minimum(ended, last) - arrived) / np.maximum(ended - arrived, 1e-12), 0, 1)
-    streamed = np.clip((last - first) / np.maximum(ended - first, 1e-12), 0, 1)
-    return _throughput(run, inside, streamed, last - begin), whole
+    return _throughput(run, share(arrived, ended, full), share(first, ended, full), full[1] - full[0]), whole
+
+
+def full_height(run: Run) -> tuple[float, float] | None:
+    """From the first request, in a closed loop from the last client's first one, to the last that came; None
+    where that is no longer than half a request."""
+    came = run.arrival_s[~np.isnan(run.arrival_s) & (run.arrival_s <= run.ended_s)]
+    if not came.size or not run.finished.size:
+        return None
+    begin = float(np.max(run.arrival_s[run.first_cohort], initial=came.min()))
+    last = float(came.max())
+    return (begin, last) if last - begin > float(np.max(run.e2e_s)) / 2 else None
+
+
+def share(begins: Floats, ends: Floats, window: tuple[float, float]) -> Floats:
+    """Of each span, that lies in the window; of a moment, all or nothing."""
+    low, high = window
+    within = np.minimum(ends, high) - np.maximum(begins, low)
+    parts = np.clip(within / np.maximum(ends - begins, 1e-12), 0, 1)
+    return np.where(ends > begins, parts, (begins >= low) & (begins <= high))
 
 
 def _throughput(run: Run, inside: Floats | float, streamed: Floats | float, window: float) -> Throughput:

@@ -5,8 +5,10 @@ from collections.abc import Iterable
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from twophase.meter.summary import Summary
 from twophase.report.bench import latency_table
 from twophase.report.bench_rows import (
+    cohort_rows,
     flight_line,
     goodput_line,
     outcome_line,
@@ -46,13 +48,18 @@ def blocks(own: Simulation) -> Iterable[RenderableType]:
         yield Text(f"goodput {goodput_line(summary)}")
     for kind, reason, number in summary.reasons:
         yield Text(f"{count(number):>6} {kind}: {reason}")
-    yield heading("Latency", "ms, finished requests, from their arrival")
-    yield latency_table(rows(summary.latencies))
+    yield heading("Latency", f"ms, {whose(summary)}")
+    yield latency_table([*rows(summary.latencies), *cohort_rows(summary)])
     yield heading("The engine", f"{count(own.activity.passes)} passes in {duration(own.run.ended_s)}")
     yield table(("", "", ""), activity_rows(own), left=3)
     yield from note_lines([each for each in notes(own) if each != overload_line(own)])
     yield heading("Formulas", "")
     yield Text("\n".join(FORMULAS), "dim")
+
+
+def whose(summary: Summary) -> str:
+    apart = f"; first round of {count(summary.cohort_requests)} apart" if summary.cohort_requests else ""
+    return f"finished requests, from their arrival{apart}"
 
 
 def activity_rows(own: Simulation) -> list[tuple[str, str, str]]:

@@ -71,6 +71,8 @@ class Run:
     ended_s: float = 0.0
     growth: Growth | None = None
     notes: tuple[str, ...] = ()
+    # rows of the requests that filled a closed loop: no steady state yet
+    first_cohort: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def finished(self) -> Ints:

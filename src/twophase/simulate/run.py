@@ -9,6 +9,7 @@ print(np.percentile(run.ttft_s, 99), run.output_tokens_per_s)
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from twophase.calibration.calibrated import Calibration
 from twophase.calibration.estimate import Provenance
@@ -19,6 +20,7 @@ from twophase.hardware.catalogue import load_accelerator
 from twophase.model.catalogue import Model, load_model
 from twophase.model.served import served
 from twophase.scheduler.policy import POLICIES, Policy
+from twophase.simulate.clients import by_clients, told_apart
 from twophase.simulate.cluster_books import ROUTERS
 from twophase.simulate.groups import Group, require_few, require_roles
 from twophase.simulate.outcome import Run
@@ -45,6 +47,7 @@ def simulate(
     workload: Workload,
     policy: str | Policy = "vllm",
     *,
+    clients: int | None = None,
     preset: str | None = None,
     weights: str | None = None,
     plan: Plan = ALONE,
@@ -70,6 +73,8 @@ def simulate(
     for the engine of `preset`; or a function of your own, `policy(state) -> None` as those in
     twophase.scheduler.policy, which runs on one replica, in plain Python. `drafts` tokens are verified in
     each decode pass, each accepted with the chance `acceptance` where those before it were.
+    clients: so many ask for the workload's requests in turn, at no times of their own; they begin spread over
+    the time that a first few requests take together, as those of `bench` do.
     provenance: of pass times; None: what came nearest to measured serving on such machines (`best_of`).
     InputError where the model doesn't fit, or a name is unknown.
     """
@@ -102,9 +107,12 @@ def simulate(
             len(groups) > 1
             or groups[0].count > 1
             or workload.follows is not None
+            or clients is not None
             or max_time_s < float("inf")
         ):
-            raise InputError("a policy of your own runs on one replica, without turns, to the end")
+            raise InputError(
+                "a policy of your own runs on one replica, without turns and clients, to the end"
+            )
         return run_own(pool(groups[0]), workload, policy, drafts=drafts, acceptance=acceptance, seed=seed)
     if split is not None:
         wire = Wire(split.link or link_between(groups[1:]), split.overlap)
@@ -112,17 +120,19 @@ def simulate(
         wire = wire or Wire(link_between(groups), overlap=True)
     elif wire is not None:
         raise InputError("a wire lies between replicas with the roles prefill and decode: give them")
-    return run_pools(
+    serve = partial(
+        run_pools,
         [pool(each) for each in groups],
-        workload,
         router=router,
         wire=wire,
         drafts=drafts,
         acceptance=acceptance,
         seed=seed,
-        max_time_s=max_time_s,
-        show=show,
     )
+    if clients is None:
+        return serve(workload, max_time_s=max_time_s, show=show)
+    load = by_clients(serve, workload, clients)
+    return told_apart(serve(load, max_time_s=max_time_s, show=show), clients)
 
 
 def preset_of(policy: str | Policy, preset: str | None) -> tuple[Preset, str]:
