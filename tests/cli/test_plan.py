@@ -52,7 +52,7 @@ def test_the_cheapest_wins(answered: tuple[Path, dict[str, Any]]) -> None:
     assert clocks == {"h100-sxm": ("served", False, True), "a100-80gb": ("curves", False, True)}
     assert not any("extrapolated" in each for each in found["notes"])
     (command,) = found["launch"]["vllm"]
-    assert command.startswith("vllm serve llama-3.1-8b --max-model-len 1024 --max-num-batched-tokens 2048")
+    assert command.startswith("vllm serve meta-llama/Llama-3.1-8B --max-model-len 1024 ")
 
 
 def test_a_run_goes_on(answered: tuple[Path, dict[str, Any]]) -> None:
