@@ -66,5 +66,5 @@ def test_empty_lists_say_what_to_turn_on() -> None:
     with pytest.raises(InputError, match="are the same snapshot: a window needs two"):
         read_pair(two, two, 1, Beside())
     later = page(json.dumps([iteration(2, 10, 0, 8)]))
-    with pytest.raises(InputError, match="no iteration that .* has not: give the earlier snapshot first"):
+    with pytest.raises(InputError, match=r"no iteration that .* has not: give the earlier one first"):
         read_pair(two, later, 1, Beside())

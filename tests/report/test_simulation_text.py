@@ -8,6 +8,7 @@ import pytest
 from twophase.calibration.estimate import Estimate
 from twophase.calibration.floors import floor_times
 from twophase.cost.deployment import deployed
+from twophase.cost.parallel import ALONE
 from twophase.hardware.catalogue import load_accelerator
 from twophase.model.catalogue import load_model
 from twophase.report.simulation import said_of, simulation_of
@@ -34,7 +35,7 @@ def test_pass_times_and_caches_are_those_of_every_accelerator(monkeypatch: pytes
 
 def test_an_error_that_nobody_measured_is_said_to_be_assumed() -> None:
     gpu = load_accelerator("h100-sxm")
-    times = floor_times(deployed(load_model("llama-3.1-8b")), gpu, 16, 4)
+    times = floor_times(deployed(load_model("llama-3.1-8b"), ALONE, "bf16"), gpu, 16, 4)
     told = said_of(Estimate(times, "calibrated", (0.88, 1.12)))
     assert told.endswith("; four passes in five take 0.88 to 1.12 times as long")
     unknown = said_of(Estimate(times, "calibrated", (0.88, 1.12), assumed=True))

@@ -50,11 +50,11 @@ def read_pair(first: Read, second: Read, seconds: float | None, beside: Beside) 
         if not later and second.iterations:
             if second.iterations == first.iterations:
                 raise InputError(
-                    f"{first.source} and {second.source} are the same snapshot: a window needs two, the second "
-                    "taken some seconds after the first"
+                    f"{first.source} and {second.source} are the same snapshot: a window needs two, the "
+                    "second taken some seconds after the first"
                 )
             raise InputError(
-                f"{second.source} has no iteration that {first.source} has not: give the earlier snapshot first"
+                f"{second.source} has no iteration that {first.source} has not: give the earlier one first"
             )
         return [of_iterations(second.source, later, seconds, notes)]
     window = between(first.page, second.page, seconds_between(first.page, second.page, seconds))
