@@ -122,6 +122,7 @@ def test_too_few_passes_tell_no_error(phase: str) -> None:
         assert (found.median_error is not None) == (found.p90_error is not None) == known
         # without calibration the curves' own error is 0.8 to 1.25 or so; these passes have no noise at all
         assert (low < 0.9 and high > 1.1) is not known, (count, found.interval)
+        assert estimate(OWN, GPU, max_rows=64, max_sequences=8, calibration=found).assumed is not known
 
 
 def test_passes_that_no_such_machine_can_make_are_refused() -> None:

@@ -37,6 +37,7 @@ def test_the_cheapest_wins(answered: tuple[Path, dict[str, Any]]) -> None:
     assert (winner["gpu"], winner["gpus"], winner["usd_per_hour"]) == ("a100-80gb", 1, 1.39)
     assert winner["share"] >= 0.9
     assert found["fewest_gpus"]["gpus"] == 1
+    assert found["cheapest_measured"] == winner and not winner["extrapolated"]
     counts = found["candidates"]
     assert counts["considered"] == counts["left"] + sum(counts["ruled_out"].values())
     assert [each["factor"] for each in found["sensitivity"]] == [0.8, 1.2, 0.8, 1.2]
@@ -52,7 +53,7 @@ def test_the_cheapest_wins(answered: tuple[Path, dict[str, Any]]) -> None:
     assert clocks == {"h100-sxm": ("served", False, True), "a100-80gb": ("curves", False, True)}
     assert not any("extrapolated" in each for each in found["notes"])
     (command,) = found["launch"]["vllm"]
-    assert command.startswith("vllm serve llama-3.1-8b --max-model-len 1024 --max-num-batched-tokens 2048")
+    assert command.startswith("vllm serve meta-llama/Llama-3.1-8B --max-model-len 1024 ")
 
 
 def test_a_run_goes_on(answered: tuple[Path, dict[str, Any]]) -> None:
@@ -70,10 +71,23 @@ def test_the_page_needs_nothing_else(answered: tuple[Path, dict[str, Any]]) -> N
     assert "http://" not in text.replace("http://www.w3.org", "") and "<script src" not in text
 
 
-def test_a_winner_that_nobody_measured_is_said() -> None:
-    devices = ("--gpus", "mi300x,mi325x", "--price", "mi325x=9", "--no-split")
-    done = plan(*QUICK, *devices, "--plain")
+def test_a_winner_that_nobody_measured_is_said(tmp_path: Path) -> None:
+    prices = ("--price", "mi300x=1", "--price", "mi325x=9", "--price", "a100-80gb=1.39")
+    devices = ("--gpus", "mi300x,mi325x,a100-80gb", *prices, "--no-split")
+    page = tmp_path / "plan.html"
+    done = plan(*QUICK, *devices, "--plain", "--html", str(page))
     assert done.returncode == 0, done.stderr
+    first, second, *rest = done.stdout.splitlines()
+    assert first.endswith("1 × mi300x (own weights)*: $1.00 an hour")
+    beside = (
+        "* pass times extrapolated; the cheapest whose are not: 1 × a100-80gb (own weights), $1.39 an hour"
+    )
+    assert second == f"{beside}, 39% dearer"
+    marked = [line for line in rest if "mi300x (own weights)" in line and "wins" not in line]
+    assert len(marked) >= 4 and all("mi300x (own weights)*" in line for line in marked)
+    assert not any("a100-80gb (own weights)*" in line for line in rest)
+    assert "* pass times extrapolated from other accelerators'" in rest
+    assert beside in page.read_text() and "extrapolated from other accelerators" in page.read_text()
     said = " ".join(done.stdout.split())
     assert "the winner's pass times are extrapolated: measure some on mi300x before buying" in said
     assert "pass times of mi325x are extrapolated" in said
@@ -82,7 +96,11 @@ def test_a_winner_that_nobody_measured_is_said() -> None:
     assert {gpu: each["extrapolated"] for gpu, each in found["clocks"].items()} == {
         "mi300x": True,
         "mi325x": True,
+        "a100-80gb": False,
     }
+    assert (found["winner"]["extrapolated"], found["cheapest_measured"]["extrapolated"]) == (True, False)
+    measured = found["cheapest_measured"]
+    assert (measured["gpu"], measured["usd_per_hour"]) == ("a100-80gb", 1.39)
     assert "pass times are extrapolated" in found["notes"][0]
 
 

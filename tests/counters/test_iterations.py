@@ -62,6 +62,9 @@ def test_empty_lists_say_what_to_turn_on() -> None:
         read_pair(empty, empty, 1, Beside())
     with pytest.raises(InputError, match="different kinds"):
         read_pair(empty, stored("vllm_t1.txt"), 1, Beside())
-    one = page(json.dumps([iteration(1, 10, 0, 8)]))
-    with pytest.raises(InputError, match="no iteration that"):
-        read_pair(one, one, 1, Beside())
+    two = page(json.dumps([iteration(1, 10, 0, 8), iteration(2, 10, 0, 8)]))
+    with pytest.raises(InputError, match="are the same snapshot: a window needs two"):
+        read_pair(two, two, 1, Beside())
+    later = page(json.dumps([iteration(2, 10, 0, 8)]))
+    with pytest.raises(InputError, match=r"no iteration that .* has not: give the earlier one first"):
+        read_pair(two, later, 1, Beside())

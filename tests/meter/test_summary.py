@@ -241,6 +241,14 @@ def test_bad_slos_say_what_is_right(text: str) -> None:
         slo_of(text)
 
 
+@pytest.mark.parametrize("text", ["ttft=500", "tpot=30ms,e2e=60.5"])
+def test_milliseconds_are_not_taken_for_seconds(text: str) -> None:
+    metric, number = text.rpartition(",")[2].split("=")
+    with pytest.raises(InputError, match=f"{metric}={number} would be {number} seconds: say {number}ms, or"):
+        slo_of(text)
+    assert slo_of("e2e=60,ttft=500s") == (Limit("e2e", 60.0), Limit("ttft", 500.0))
+
+
 def test_goodput_of_nothing() -> None:
     assert goodput([], slo_of("ttft=1s"), "sent", 0.0).share == 0.0
     nothing = summarise(run_of([]))

@@ -5,8 +5,13 @@ import re
 import numpy as np
 import pytest
 
+from twophase.calibration.estimate import Estimate
+from twophase.calibration.floors import floor_times
+from twophase.cost.deployment import deployed
+from twophase.cost.parallel import ALONE
 from twophase.hardware.catalogue import load_accelerator
-from twophase.report.simulation import simulation_of
+from twophase.model.catalogue import load_model
+from twophase.report.simulation import said_of, simulation_of
 from twophase.report.simulation_text import plain
 from twophase.simulate.groups import Group
 from twophase.simulate.run import simulate
@@ -26,3 +31,12 @@ def test_pass_times_and_caches_are_those_of_every_accelerator(monkeypatch: pytes
     text = plain(simulation_of(simulate("llama-3.1-8b", alike, few), "m", "vllm"))
     assert "H100 SXM: served: " not in text
     assert " or " not in next(line for line in text.splitlines() if "tokens a replica" in line)
+
+
+def test_an_error_that_nobody_measured_is_said_to_be_assumed() -> None:
+    gpu = load_accelerator("h100-sxm")
+    times = floor_times(deployed(load_model("llama-3.1-8b"), ALONE, "bf16"), gpu, 16, 4)
+    told = said_of(Estimate(times, "calibrated", (0.88, 1.12)))
+    assert told.endswith("; four passes in five take 0.88 to 1.12 times as long")
+    unknown = said_of(Estimate(times, "calibrated", (0.88, 1.12), assumed=True))
+    assert unknown.endswith("; too few passes to tell its error, assumed: 0.88 to 1.12 times as long")

@@ -35,6 +35,7 @@ class Estimate:
     extrapolated: bool = False  # what was measured is of another accelerator
     source: str = ""
     dealt: Dealt | None = None  # where data-parallel ranks go in step; None: each goes alone
+    assumed: bool = False  # the interval is: too few passes were measured to tell it
 
 
 def estimate(
@@ -81,6 +82,7 @@ def estimate(
         extrapolated=calibration.accelerator != accelerator.name or calibration.model != own.spec.name,
         source=calibration.source,
         dealt=dealt and dealt.taking(scale * dealt.experts_s, scale * dealt.exchanges_s),
+        assumed=calibration.p90_error is None,
     )
 
 

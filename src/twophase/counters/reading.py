@@ -48,7 +48,14 @@ def read_pair(first: Read, second: Read, seconds: float | None, beside: Beside) 
             raise InputError(f"{first.source} and {second.source} are pages of different kinds")
         later = later_than(first.iterations, second.iterations)
         if not later and second.iterations:
-            raise InputError(f"{second.source} has no iteration that {first.source} has not")
+            if second.iterations == first.iterations:
+                raise InputError(
+                    f"{first.source} and {second.source} are the same snapshot: a window needs two, the "
+                    "second taken some seconds after the first"
+                )
+            raise InputError(
+                f"{second.source} has no iteration that {first.source} has not: give the earlier one first"
+            )
         return [of_iterations(second.source, later, seconds, notes)]
     window = between(first.page, second.page, seconds_between(first.page, second.page, seconds))
     before, engines = (recognised({name for name, _ in each.samples}) for each in (first.page, second.page))

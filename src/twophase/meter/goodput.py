@@ -8,6 +8,7 @@ from twophase.errors import InputError, nearest
 from twophase.meter.latency import Since, e2e_s, gaps_s, ntpot_s, ttfa_s, ttft_s
 from twophase.meter.records import Reply
 
+LONGEST_S = 60.0  # of a limit without a unit: beyond, milliseconds were meant
 UNITS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}
 TIMES: Mapping[str, Callable[[Reply, Since], float | None]] = {
     "ttft": ttft_s,
@@ -39,7 +40,7 @@ class Goodput:
 
 
 def slo_of(text: str) -> tuple[Limit, ...]:
-    """ttft=500ms,tpot=30ms; a number without a unit is in seconds."""
+    """ttft=500ms,tpot=30ms; a number without a unit is in seconds, where it may be."""
     limits = []
     for part in filter(None, map(str.strip, text.split(","))):
         found = re.fullmatch(r"([a-z0-9]+)\s*(?:=|<=|<|:)\s*([0-9]*\.?[0-9]+)\s*(us|µs|ms|s|)", part.lower())
@@ -51,6 +52,10 @@ def slo_of(text: str) -> tuple[Limit, ...]:
             raise InputError(f"--slo {text}: unknown time {metric!r}{hint}")
         if not float(number) > 0:
             raise InputError(f"--slo {text}: {part} must be greater than zero")
+        if not unit and float(number) > LONGEST_S:
+            raise InputError(
+                f"--slo {text}: {metric}={number} would be {number} seconds: say {number}ms, or {number}s"
+            )
         limits.append(Limit(metric, float(number) * UNITS[unit]))
     if not limits:
         raise InputError(f"--slo {text!r}: give limits as ttft=500ms,tpot=30ms")

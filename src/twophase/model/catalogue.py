@@ -65,6 +65,21 @@ def entry_of(name: str) -> tuple[str, dict[str, Any]] | None:
     return None
 
 
+def hub_id(name: str) -> str:
+    """Where the catalogue's model lies on Hugging Face, a placeholder if unknown; a path stays as it is."""
+    found = entry_of(name)
+    if found is None or "/" in name:
+        return name
+    own, entry = found
+    asked, also = name.lower().replace(" ", "-"), entry.get("also", ())
+    if asked == own or asked in map(str.lower, also):
+        return str(entry["source"])
+    for each in also:
+        if "/" in each and asked == each.rpartition("/")[2].lower().removeprefix("meta-"):
+            return str(each)
+    return f"<huggingface id of {name}>"  # a tuning of which the catalogue knows the shape alone
+
+
 @cache
 def _entries(text: str) -> dict[str, dict[str, Any]]:
     """`like` names an entry of the same file, whose keys hold where the entry has none of its own."""

@@ -10,13 +10,14 @@ from twophase.plan.candidate import Candidate, usd_per_hour
 from twophase.plan.ledger import Ledger
 from twophase.plan.predicting import promising
 from twophase.plan.question import Question
-from twophase.plan.search import Best, Looked, Show, cheapest, look
+from twophase.plan.search import Best, Looked, Show, cheapest, look, rank
 from twophase.plan.setups import Setups
 from twophase.plan.trial import Trial
 from twophase.plan.workers import Try, Work
 from twophase.workload.workload import Workload
 
 DEARER, TRIALS = 1.5, 64  # rivals: up to so many times the winner's cost, after so many simulations
+MORE_TRIALS = 256  # for one whose pass times aren't extrapolated, where no rival is
 FRONT = 24  # further candidates that are simulated for the front
 CHANGES = (("rate", 0.8), ("rate", 1.2), ("lengths", 0.8), ("lengths", 1.2))
 HALVINGS = 5  # of the range of rates
@@ -57,6 +58,7 @@ class Answer:
     question: Question
     looked: Looked
     best: Best | None
+    measured: Best | None  # the cheapest whose pass times aren't extrapolated
     fewest: Best | None  # devices
     densest: tuple[Best, float] | None  # requests/s that keep the SLO, a device
     rivals: tuple[Rival, ...]
@@ -66,11 +68,15 @@ class Answer:
     simulated: int
     clocks: Mapping[str, Estimate]  # pass times, of one layout of each accelerator that bounds left
 
+    def extrapolated(self, own: Candidate) -> bool:
+        return self.clocks[own.gpu].extrapolated
+
 
 def answer(question: Question, work: Work, ledger: Ledger, show: Show) -> Answer:
     looked = look(question, work, show)
     best = cheapest(question, looked, ledger, show)
-    fewest = best
+    measured = fewest = best
+    clocks = clocks_of(question, looked)
     rivals: tuple[Rival, ...] = ()
     densest: tuple[Best, float] | None = None
     changes: tuple[Change, ...] = ()
@@ -78,6 +84,7 @@ def answer(question: Question, work: Work, ledger: Ledger, show: Show) -> Answer
         devices = float(best.candidate.devices)
         fewest = cheapest(question, looked, ledger, show, by_devices=True, up_to=devices) or best
         rivals = tuple(rivals_of(question, looked, ledger, best, show))
+        measured = measured_of(question, looked, ledger, best, rivals, clocks, show)
         ledger.tried(promising(question, looked, work, best, FRONT))
         show("denser and other loads", 0.9)
         densest = densest_of(question, work, [best, fewest, *(each.best for each in rivals if each.best)])
@@ -86,6 +93,7 @@ def answer(question: Question, work: Work, ledger: Ledger, show: Show) -> Answer
         question=question,
         looked=looked,
         best=best,
+        measured=measured,
         fewest=fewest,
         densest=densest,
         rivals=rivals,
@@ -93,7 +101,7 @@ def answer(question: Question, work: Work, ledger: Ledger, show: Show) -> Answer
         front=tuple(front(question, ledger)),
         changes=changes,
         simulated=len(ledger.trials),
-        clocks=clocks_of(question, looked),
+        clocks=clocks,
     )
 
 
@@ -127,6 +135,26 @@ def rivals_of(question: Question, looked: Looked, ledger: Ledger, best: Best, sh
                 most_trials=TRIALS,
             )
             yield Rival(gpu, split, found)
+
+
+def measured_of(
+    question: Question,
+    looked: Looked,
+    ledger: Ledger,
+    best: Best,
+    rivals: Iterable[Rival],
+    clocks: Mapping[str, Estimate],
+    show: Show,
+) -> Best | None:
+    """The winner where its own pass times were measured; else a rival, else one dearer than those may be."""
+    known = {gpu for gpu, clock in clocks.items() if not clock.extrapolated}
+    found = [each.best for each in rivals if each.best is not None and each.gpu in known]
+    if best.candidate.gpu in known:
+        return best
+    if found:
+        return min(found, key=lambda own: rank(question, own))
+    left = [each for each in looked.configs if each.serving.layout.gpu in known]
+    return cheapest(question, looked, ledger, show, configs=left, most_trials=MORE_TRIALS)
 
 
 def near(question: Question, ledger: Ledger, best: Best | None) -> list[Near]:

@@ -2,24 +2,40 @@
 
 import shlex
 
+from twophase.model.catalogue import hub_id
 from twophase.plan.candidate import Candidate, Kind
 from twophase.plan.question import Question
 
 VLLM_WEIGHTS = {"fp8": "fp8"}  # quantised while loading; others need a checkpoint of their own
 KV_NAMES = {"fp8": "fp8"}
+# What sends each request to a prefill replica, then to a decode replica; addresses are the user's.
+# vLLM docs/features/nixl_connector_usage.md, SGLang docs/advanced_features/pd_disaggregation.md
+BETWEEN = {
+    "vllm": "each on a machine of its own, with its VLLM_NIXL_SIDE_CHANNEL_HOST; clients ask a proxy before "
+    "them, as vLLM's tests/v1/kv_connector/nixl_integration/toy_proxy_server.py --prefiller-hosts ... "
+    "--decoder-hosts ...",
+    "sglang": "each on a machine of its own; clients ask the router before them: python -m "
+    "sglang_router.launch_router --pd-disaggregation --prefill http://... --decode http://...",
+    "twophase": "each stands in for one machine and answers alone: nothing of ours sends a KV cache from one "
+    "to the other",
+}
 
 
 def launch(question: Question, own: Candidate, model: str) -> dict[str, list[str]]:
-    """By engine: a command for each kind of replica, how often it runs before it."""
+    """By engine: a command for each kind of replica, how often it runs behind it; of split ones, as a last
+    line, what goes between them."""
     parts = [(own.serving, own.replicas, "decode" if own.prefill else "")]
     if own.prefill is not None:
         parts.insert(0, (own.prefill, own.prefill_replicas, "prefill"))
-    length = question.context_length
-    return {
-        "vllm": [vllm(kind, model, length, role, number) for kind, number, role in parts],
-        "sglang": [sglang(kind, model, length, role, number) for kind, number, role in parts],
+    length, published = question.context_length, hub_id(model)
+    found = {
+        "vllm": [vllm(kind, published, length, role, number) for kind, number, role in parts],
+        "sglang": [sglang(kind, published, length, role, number) for kind, number, role in parts],
         "twophase": [ours(kind, model, length, number) for kind, number, _ in parts],
     }
+    if own.prefill is None:
+        return found
+    return {engine: [*lines, f"# {BETWEEN[engine]}"] for engine, lines in found.items()}
 
 
 def vllm(kind: Kind, model: str, length: int, role: str, number: int) -> str:

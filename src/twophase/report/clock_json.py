@@ -11,6 +11,7 @@ def clock(own: Estimate) -> dict[str, Any]:
     return {
         "provenance": own.provenance,
         "pass_interval": [low, high if isfinite(high) else None],
+        "pass_interval_assumed": own.assumed,
         "extrapolated": own.extrapolated,
         "source": own.source,
     }

@@ -1,17 +1,29 @@
 """A plan as one HTML page that needs nothing else."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from twophase.plan.answer import Answer
 from twophase.plan.commands import launch
 from twophase.plan.search import Best
-from twophase.report.bench_page import block, fact, figure, fill, lead, listing, section, table, words
+from twophase.report.bench_page import (
+    block,
+    fact,
+    figure,
+    fill,
+    lead,
+    listing,
+    section,
+    table,
+    warning,
+    words,
+)
 from twophase.report.bench_svg import Colour, Marks, axis, chart
 from twophase.report.plan_rows import (
     FORMULAS,
     FRONT,
     HEADS,
+    beside_winner,
     cells,
     change_rows,
     choice_rows,
@@ -19,6 +31,7 @@ from twophase.report.plan_rows import (
     density,
     headline,
     kind_words,
+    legend,
     load_words,
     lost_rows,
     near_rows,
@@ -38,16 +51,16 @@ def page(own: Answer, name: str, model: str) -> str:
         f"<h3>{escape(engine)}</h3>{block(chr(10).join(lines))}" for engine, lines in commands.items()
     )
     sections = [
-        section("By what one wants", table(("", *HEADS), choice_rows(own), left=2), density(own)),
+        section("By what one wants", rows(("", *HEADS), choice_rows(own), left=2), density(own)),
         section(
             "Cost against latency",
             front(own),
             f"Of what keeps the SLO, {FRONT}.",
         ),
-        section("Other ways", table(("", "cost", ""), rival_rows(own), left=3) if own.rivals else ""),
+        section("Other ways", rows(("", "cost", ""), rival_rows(own), left=3) if own.rivals else ""),
         section(
             "As cheap, and not good enough",
-            table(("", "cost", "why it lost"), near_rows(own, NEAR), left=3) if own.near else "",
+            rows(("", "cost", "why it lost"), near_rows(own, NEAR), left=3) if own.near else "",
         ),
         section("Ruled out by bounds", table(("", "why", "candidates"), lost_rows(own), left=2)),
         section(
@@ -63,11 +76,18 @@ def page(own: Answer, name: str, model: str) -> str:
         about=f"twophase plan · <b>{escape(name)}</b>",
         headline=escape(headline(own)),
         lead=lead(f"{slo_words(own.question.slo)}.", f"{load_words(own)}; {counted(own)}"),
-        warnings="",
+        warnings=warning(beside_winner(own)),
         facts="\n".join(facts(own)),
         sections="\n".join(sections),
         when=escape(counted(own)),
     )
+
+
+def rows(heads: Sequence[str], found: Iterable[Sequence[str]], left: int) -> str:
+    """A table of candidates, with what the mark means below it."""
+    kept = list(found)
+    said = legend(kept)
+    return table(heads, kept, left=left) + (f'<p class="aside">{escape(said)}</p>' if said else "")
 
 
 def facts(own: Answer) -> Iterable[str]:
@@ -106,7 +126,7 @@ def front(own: Answer) -> str:
         ],
     )
     shown = figure("Cost against latency", "Grey: the best of other accelerators.", drawn)
-    return f'<div class="charts">{shown}</div>{table(HEADS, [cells(each) for each in own.front], left=1)}'
+    return f'<div class="charts">{shown}</div>{rows(HEADS, (cells(own, each) for each in own.front), left=1)}'
 
 
 def place(own: Best) -> tuple[float, float]:

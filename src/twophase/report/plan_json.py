@@ -43,16 +43,19 @@ def document(own: Answer, name: str, model: str) -> Json:
             "left": looked.left,
             "simulated": own.simulated,
         },
-        "winner": best(own.best),
-        "fewest_gpus": best(own.fewest),
+        "winner": best(own, own.best),
+        "cheapest_measured": best(own, own.measured),
+        "fewest_gpus": best(own, own.fewest),
         "densest": None
         if own.densest is None
-        else {**(best(own.densest[0]) or {}), "requests_per_s_per_gpu": own.densest[1]},
-        "rivals": [{"gpu": each.gpu, "split": each.split, "best": best(each.best)} for each in own.rivals],
-        "front": [best(each) for each in own.front],
+        else {**(best(own, own.densest[0]) or {}), "requests_per_s_per_gpu": own.densest[1]},
+        "rivals": [
+            {"gpu": each.gpu, "split": each.split, "best": best(own, each.best)} for each in own.rivals
+        ],
+        "front": [best(own, each) for each in own.front],
         "lost": [
             {
-                **candidate(each.candidate),
+                **candidate(own, each.candidate),
                 "usd_per_hour": each.usd_per_hour,
                 **trial(each.trial),
                 "why": why_lost(own, each),
@@ -64,7 +67,7 @@ def document(own: Answer, name: str, model: str) -> Json:
                 "what": each.what,
                 "factor": each.factor,
                 "meets": each.meets,
-                "needed": candidate(each.needed) if each.needed else None,
+                "needed": candidate(own, each.needed) if each.needed else None,
                 **trial(each.trial),
             }
             for each in own.changes
@@ -75,15 +78,16 @@ def document(own: Answer, name: str, model: str) -> Json:
     }
 
 
-def best(own: Best | None) -> Json | None:
+def best(of: Answer, own: Best | None) -> Json | None:
     if own is None:
         return None
-    return {**candidate(own.candidate), "usd_per_hour": own.usd_per_hour, **trial(own.trial)}
+    return {**candidate(of, own.candidate), "usd_per_hour": own.usd_per_hour, **trial(own.trial)}
 
 
-def candidate(own: Candidate) -> Json:
+def candidate(of: Answer, own: Candidate) -> Json:
     return {
         "gpu": own.gpu,
+        "extrapolated": of.extrapolated(own),
         "gpus": own.devices,
         "replicas": own.replicas,
         "engine": as_dict(own.serving),

@@ -1,6 +1,6 @@
 """A plan in words and rows, for the terminal and the page."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import isfinite
 
 from twophase.plan.answer import DEARER, MORE, TRIALS, Answer, Change, Near
@@ -43,6 +43,31 @@ def short(own: Candidate) -> str:
     return f"{own.prefill_replicas}P{first} + {own.replicas}D{second} × {at.gpu} ({formats})"
 
 
+def marked(own: Answer, chosen: Candidate) -> str:
+    """With a mark behind it where its pass times are extrapolated."""
+    return short(chosen) + (MARK if own.extrapolated(chosen) else "")
+
+
+def legend(rows: Iterable[Sequence[str]]) -> str:
+    """What the mark means, where one is in these rows."""
+    return MEANING if any(cell.endswith(MARK) for row in rows for cell in row) else ""
+
+
+def beside_winner(own: Answer) -> str:
+    """Of a winner whose pass times are extrapolated: what else to buy, empty for others."""
+    if own.best is None or not own.extrapolated(own.best.candidate):
+        return ""
+    said = f"{MARK} pass times extrapolated"
+    if own.measured is None:
+        return f"{said}; of those whose are not, none was found that keeps the SLO"
+    dearer = own.measured.usd_per_hour / own.best.usd_per_hour - 1
+    return (
+        f"{said}; the cheapest whose are not: {short(own.measured.candidate)}, "
+        f"${significant(own.measured.usd_per_hour)} an hour, "
+        f"{f'{percent(dearer)} dearer' if dearer > 0 else 'as dear'}"
+    )
+
+
 def sizes(own: Kind) -> str:
     return "" if own.layout.devices == 1 else f" {own.layout.plan}"
 
@@ -67,15 +92,17 @@ def density(own: Answer) -> str:
 
 
 FRONT = "none is cheaper and faster; each with engine options of its own, which --json tells"
+MARK = "*"
+MEANING = f"{MARK} pass times extrapolated from other accelerators'"
 HEADS = ("", "GPUs", "USD/h", "kept", "TTFT", "TPOT", "E2E")
 
 
-def cells(own: Best) -> tuple[str, ...]:
-    kept = own.trial.kept
+def cells(own: Answer, best: Best) -> tuple[str, ...]:
+    kept = best.trial.kept
     return (
-        short(own.candidate),
-        count(own.candidate.devices),
-        significant(own.usd_per_hour),
+        marked(own, best.candidate),
+        count(best.candidate.devices),
+        significant(best.usd_per_hour),
         percent(kept.share),
         seconds(kept.ttft_s),
         seconds(kept.tpot_s),
@@ -90,16 +117,17 @@ def seconds(value: float) -> str:
 def choice_rows(own: Answer) -> Iterable[tuple[str, ...]]:
     """The winner, and the other aims: fewest devices, most of the load a device."""
     if own.best is not None:
-        yield ("least cost", *cells(own.best))
+        yield ("least cost", *cells(own, own.best))
     if own.fewest is not None:
-        yield ("fewest GPUs", *cells(own.fewest))
+        yield ("fewest GPUs", *cells(own, own.fewest))
     if own.densest is not None:
-        yield ("most a GPU", *cells(own.densest[0]))
+        yield ("most a GPU", *cells(own, own.densest[0]))
 
 
 def rival_rows(own: Answer) -> Iterable[tuple[str, str, str]]:
     for each in own.rivals:
         name = f"{each.gpu}, {'prefill and decode apart' if each.split else 'whole'}"
+        name += MARK if own.clocks[each.gpu].extrapolated else ""
         if each.best is None:
             yield name, "-", f"none found up to {DEARER:g} times the winner's cost, in {TRIALS} simulations"
         elif own.best is not None and each.best.candidate == own.best.candidate:
@@ -112,7 +140,7 @@ def rival_rows(own: Answer) -> Iterable[tuple[str, str, str]]:
 
 def near_rows(own: Answer, most: int) -> Iterable[tuple[str, str, str]]:
     for each in own.near[:most]:
-        yield short(each.candidate), f"${significant(each.usd_per_hour)}/h", why_lost(own, each)
+        yield marked(own, each.candidate), f"${significant(each.usd_per_hour)}/h", why_lost(own, each)
 
 
 def why_lost(own: Answer, each: Near) -> str:
@@ -156,7 +184,7 @@ def bears(own: Change) -> str:
 def headline(own: Answer) -> str:
     if own.best is None:
         return "Nothing that was looked at keeps the SLO"
-    return f"{short(own.best.candidate)}: ${significant(own.best.usd_per_hour)} an hour"
+    return f"{marked(own, own.best.candidate)}: ${significant(own.best.usd_per_hour)} an hour"
 
 
 def counted(own: Answer) -> str:

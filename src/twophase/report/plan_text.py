@@ -13,6 +13,7 @@ from twophase.report.plan_rows import (
     FORMULAS,
     FRONT,
     HEADS,
+    beside_winner,
     cells,
     change_rows,
     choice_rows,
@@ -20,6 +21,7 @@ from twophase.report.plan_rows import (
     density,
     headline,
     kind_words,
+    legend,
     load_words,
     lost_rows,
     near_rows,
@@ -48,7 +50,10 @@ def lines(rows: Iterable[Sequence[str]]) -> Text:
 
 def blocks(own: Answer, name: str, model: str) -> Iterable[RenderableType]:
     yield Text.assemble((f"{name}: {headline(own)}", HEAD))
+    if beside_winner(own):
+        yield Text(beside_winner(own))
     yield Text(f"{slo_words(own.question.slo)}\n{load_words(own)}\n{counted(own)}")
+    front = [cells(own, each) for each in own.front]
     if own.best is not None:
         chosen = own.best.candidate
         if chosen.prefill is not None:
@@ -59,12 +64,15 @@ def blocks(own: Answer, name: str, model: str) -> Iterable[RenderableType]:
         yield heading("By what one wants", density(own))
         yield table(("", *HEADS), choice_rows(own), left=2)
         yield heading("Cost against latency", FRONT)
-        yield table(HEADS, (cells(each) for each in own.front))
+        yield table(HEADS, front)
         yield heading("Other ways", "P: prefill replicas, D: decode replicas")
         yield lines(rival_rows(own))
     if own.near:
         yield heading("As cheap, and not good enough")
         yield lines(near_rows(own, NEAR))
+    said = legend([*choice_rows(own), *front, *rival_rows(own), *near_rows(own, NEAR)])
+    if said:
+        yield Text(f"\n{said}")
     yield heading("Ruled out by bounds")
     yield table(("", "", "candidates"), lost_rows(own), left=2)
     if own.best is not None:

@@ -69,7 +69,12 @@ def said_of(own: Estimate) -> str:
     said = f"{own.provenance}: {KNOWN[own.provenance]}"
     low, high = own.interval
     if np.isfinite(high) and low < high:
-        said += f"; four passes in five take {low:.2f} to {high:.2f} times as long"
+        span = f"{low:.2f} to {high:.2f} times as long"
+        said += (
+            f"; too few passes to tell its error, assumed: {span}"
+            if own.assumed
+            else f"; four passes in five take {span}"
+        )
     if own.extrapolated:
         said += "; extrapolated from another accelerator's"
     return said
@@ -136,7 +141,7 @@ def record_of(own: Simulation) -> LoadRun:
             ("gpu", pool.accelerator.name),
             ("policy", own.how),
             ("clock", pool.estimate.provenance),
-            ("pass_interval", f"{low:g}..{high:g}"),
+            ("pass_interval", f"{low:g}..{high:g}" + (" (assumed)" if pool.estimate.assumed else "")),
         ),
         open_loop=own.open_loop,
         steady=() if full is None else (("", BEGAN_S + full[0], BEGAN_S + full[1]),),
