@@ -77,3 +77,17 @@ def test_names_of_lines_that_end_together_stand_apart() -> None:
     places = [float(each.attrib["y"]) for each in drawn.iter("text") if each.attrib.get("class") == "name"]
     assert len(places) == 4
     assert all(abs(a - b) >= 12 for at, a in enumerate(places) for b in places[:at])
+
+
+def test_a_name_at_the_top_stands_over_the_middle_of_it() -> None:
+    x, y = Axis("x", 0.0, 10.0), Axis("y", 0.0, 10.0)
+    hill = [(0.0, 0.0), (4.0, 5.0), (5.0, 5.0), (6.0, 5.0), (10.0, 0.0)]
+    drawn = ElementTree.fromstring(chart("t", x, y, [Marks("line", hill, "q", "running", at_top=True)]))
+    name = next(each for each in drawn.iter("text") if each.attrib.get("class") == "name")
+    middle = LEFT + (WIDTH - LEFT - RIGHT) / 2
+    assert float(name.attrib["x"]) == pytest.approx(middle, abs=0.1)
+    assert float(name.attrib["y"]) < TOP + (HEIGHT - TOP - BOTTOM) / 2
+    early = [(0.0, 9.0), (10.0, 0.0)]  # a name that would begin left of the frame
+    drawn = ElementTree.fromstring(chart("t", x, y, [Marks("line", early, "q", "running", at_top=True)]))
+    name = next(each for each in drawn.iter("text") if each.attrib.get("class") == "name")
+    assert float(name.attrib["x"]) > LEFT + 7 * 6

@@ -55,6 +55,7 @@ class Marks:
     colour: Colour
     name: str = ""  # written at its last point
     below: bool = False  # the name: under the point, not over it
+    at_top: bool = False  # the name: at its highest point, for lines that end alike
     thin: bool = False  # dots of which there are many
 
 
@@ -124,12 +125,13 @@ def _drawn(own: Marks, x: Axis, y: Axis, names: list[Name]) -> list[str]:
 
 
 def _named(own: Marks, places: Sequence[Point], names: list[Name]) -> list[str]:
-    """At its end; further up, or down, where another name is already there."""
+    """At its end, or the middle of its top; further up, or down, where another name is already there."""
     if not own.name:
         return []
-    px, py = places[-1]
-    right = min(px, WIDTH - RIGHT)
-    left = right - LETTER * len(own.name)
+    px, py = top(places) if own.at_top else places[-1]
+    long = LETTER * len(own.name)
+    right = min(max(px, LEFT + long), WIDTH - RIGHT)
+    left = right - long
     lowest, highest = HEIGHT - BOTTOM - 4, TOP + 8
     wanted = min(py + 16, lowest) if own.below else max(py - 7, highest)
     steps = sorted(range(-9, 10), key=lambda step: (abs(step), (step < 0) == own.below))
@@ -143,6 +145,13 @@ def _named(own: Marks, places: Sequence[Point], names: list[Name]) -> list[str]:
     names.append((left, right, down))
     beside = f'x="{right}" y="{down:.1f}" text-anchor="end"'
     return [f'<text class="name" {beside}>{escape(own.name)}</text>']
+
+
+def top(places: Sequence[Point]) -> Point:
+    """The middle one of the highest."""
+    highest = min(py for _, py in places)
+    level = [each for each in places if each[1] == highest]
+    return level[len(level) // 2]
 
 
 def _across(x: Axis, value: float) -> float:

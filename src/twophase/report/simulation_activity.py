@@ -1,5 +1,6 @@
 """What the replicas did with their time: phases, use of the roofs and of the KV cache, what it costs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,12 +25,10 @@ SAMPLES = 240
 
 
 @dataclass(frozen=True, slots=True)
-class Activity:
-    """Shares of one. Means over the time in which passes ran."""
+class Work:
+    """Of some replicas. Shares of one; means over the time in which their passes ran."""
 
-    passes: int
     busy_share: float  # of the replicas' time, from the first arrival to the end
-    phase_shares: dict[str, float]  # of busy time
     mfu: float
     mbu: float
     batch_mean: float
@@ -38,6 +37,16 @@ class Activity:
     waiting_peak: int
     kv_use_mean: float
     kv_use_peak: float
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Of all replicas."""
+
+    passes: int
+    phase_shares: dict[str, float]  # of busy time
+    work: Work
+    pools: tuple[Work, ...]  # of each of the run's pools, in their order
     preemptions: int
     prefix_queried_tokens: int  # prompts, at their first admission
     prefix_hit_tokens: int
@@ -48,28 +57,15 @@ class Activity:
 def activity_of(run: Run) -> Activity:
     seconds = np.concatenate([each.passes.seconds[:, SECONDS] for each in run.replicas])
     counts = np.concatenate([each.passes.counts for each in run.replicas])
-    use = np.concatenate([kv_use(each) for each in run.replicas])
-    busy = float(seconds.sum())
     begin = float(np.nanmin(run.arrival_s, initial=np.inf))
     lasted = max(run.ended_s - begin, 0.0) if np.isfinite(begin) else 0.0
-    peaks = [(each.busy_s, each.pool.estimate.times.roofs) for each in run.replicas]
-    most_flops, most_bytes = (sum(float(own[roof]) * time for time, own in peaks) for roof in (0, 1))
-
-    def mean(values: NDArray[np.int64] | Floats) -> float:
-        return float(np.sum(values * seconds) / busy) if busy else 0.0
-
     return Activity(
         passes=int(counts[:, PASSES].sum()),
-        busy_share=busy / (lasted * len(run.replicas)) if lasted else 0.0,
         phase_shares=phase_shares(seconds, counts),
-        mfu=sum(each.flops for each in run.replicas) / most_flops if most_flops else 0.0,
-        mbu=sum(each.bytes for each in run.replicas) / most_bytes if most_bytes else 0.0,
-        batch_mean=mean(counts[:, RUNNING_REQUESTS]),
-        batch_peak=int(counts[:, RUNNING_REQUESTS].max(initial=0)),
-        waiting_mean=mean(counts[:, WAITING_REQUESTS]),
-        waiting_peak=int(counts[:, WAITING_REQUESTS].max(initial=0)),
-        kv_use_mean=mean(use),
-        kv_use_peak=float(use.max(initial=0)),
+        work=work_of(run.replicas, lasted),
+        pools=tuple(
+            work_of([each for each in run.replicas if each.pool is pool], lasted) for pool in run.pools
+        ),
         preemptions=int(run.records.counts[:, LOST_BLOCKS].sum()),
         prefix_queried_tokens=queried(run),
         prefix_hit_tokens=run.cached_tokens,
@@ -79,6 +75,30 @@ def activity_of(run: Run) -> Activity:
             lasted,
             int(run.output_tokens.sum() + run.workload.prompt_tokens[run.finished].sum()),
         ),
+    )
+
+
+def work_of(replicas: Sequence[Served], lasted_s: float) -> Work:
+    seconds = np.concatenate([each.passes.seconds[:, SECONDS] for each in replicas])
+    counts = np.concatenate([each.passes.counts for each in replicas])
+    use = np.concatenate([kv_use(each) for each in replicas])
+    busy = float(seconds.sum())
+    peaks = [(each.busy_s, each.pool.estimate.times.roofs) for each in replicas]
+    most_flops, most_bytes = (sum(float(own[roof]) * time for time, own in peaks) for roof in (0, 1))
+
+    def mean(values: NDArray[np.int64] | Floats) -> float:
+        return float(np.sum(values * seconds) / busy) if busy else 0.0
+
+    return Work(
+        busy_share=busy / (lasted_s * len(replicas)) if lasted_s else 0.0,
+        mfu=sum(each.flops for each in replicas) / most_flops if most_flops else 0.0,
+        mbu=sum(each.bytes for each in replicas) / most_bytes if most_bytes else 0.0,
+        batch_mean=mean(counts[:, RUNNING_REQUESTS]),
+        batch_peak=int(counts[:, RUNNING_REQUESTS].max(initial=0)),
+        waiting_mean=mean(counts[:, WAITING_REQUESTS]),
+        waiting_peak=int(counts[:, WAITING_REQUESTS].max(initial=0)),
+        kv_use_mean=mean(use),
+        kv_use_peak=float(use.max(initial=0)),
     )
 
 

@@ -19,7 +19,7 @@ from twophase.report.bench_svg import Marks, axis, chart
 from twophase.report.simulation import Simulation, notes, overload_line
 from twophase.report.simulation_activity import over_time
 from twophase.report.simulation_summary import steady_requests
-from twophase.report.simulation_text import activity_rows, whose
+from twophase.report.simulation_text import POOL_HEADS, POOLS, activity_rows, pool_rows, whose
 from twophase.units import count, duration, percent, significant
 
 WORDS = (
@@ -48,6 +48,11 @@ def page(own: Simulation) -> str:
             f"{whose(summary).capitalize()}.",
         ),
         section("The engine", table(("", "", ""), activity_rows(own), left=3)),
+        section(
+            "The pools",
+            table(POOL_HEADS, pool_rows(own), left=1) if len(own.pools) > 1 else "",
+            f"{POOLS[0].upper()}{POOLS[1:]}.",
+        ),
         section("Over the run", '<div class="charts">' + "".join(figures(own)) + "</div>"),
         section(
             "What did not finish",
@@ -85,9 +90,11 @@ def facts(own: Simulation) -> Iterable[str]:
         significant(made.output_tokens_per_s),
         f"{significant(made.input_tokens_per_s)} input, {significant(made.requests_per_s)} requests/s",
     )
-    yield fact("Batch", significant(did.batch_mean), f"{count(did.batch_peak)} at most")
-    yield fact("KV cache", percent(did.kv_use_mean), f"{percent(did.kv_use_peak)} at most")
-    yield fact("Busy", percent(did.busy_share), f"MFU {percent(did.mfu)}, MBU {percent(did.mbu)}")
+    yield fact("Batch", significant(did.work.batch_mean), f"{count(did.work.batch_peak)} at most")
+    yield fact("KV cache", percent(did.work.kv_use_mean), f"{percent(did.work.kv_use_peak)} at most")
+    yield fact(
+        "Busy", percent(did.work.busy_share), f"MFU {percent(did.work.mfu)}, MBU {percent(did.work.mbu)}"
+    )
     if own.summary.goodput:
         slo = ", ".join(f"{each.metric} ≤ {duration(each.seconds)}" for each in own.summary.goodput.slo)
         yield fact("Goodput", percent(own.summary.goodput.share), slo)
@@ -120,8 +127,8 @@ def figures(own: Simulation) -> Iterable[str]:
         axis("after (s)", at, zero=True),
         axis("requests", [*running, *waiting], zero=True),
         [
-            Marks("dash", list(zip(at, waiting, strict=True)), "f", "waiting"),
-            Marks("line", list(zip(at, running, strict=True)), "q", "running"),
+            Marks("dash", list(zip(at, waiting, strict=True)), "f", "waiting", at_top=True),
+            Marks("line", list(zip(at, running, strict=True)), "q", "running", at_top=True),
         ],
     )
     yield figure("Batch over the run", "Requests that run, and those that wait.", drawn)

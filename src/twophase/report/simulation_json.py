@@ -9,6 +9,7 @@ import numpy as np
 from twophase.report.bench_json import document as measured
 from twophase.report.clock_json import clock
 from twophase.report.simulation import Simulation, record_of
+from twophase.report.simulation_activity import Work
 from twophase.simulate.books import Floats
 from twophase.simulate.cluster_books import ARRIVED_S, SENT_S
 from twophase.simulate.pools import Pool
@@ -36,16 +37,11 @@ def simulation(own: Simulation) -> Json:
         "simulated_s": run.ended_s,
         "policy": own.how,
         "clock": clock(run.replicas[0].pool.estimate),
-        "pools": [pool(each) for each in run.pools],
+        "pools": [{**pool(each), **work(did)} for each, did in zip(run.pools, activity.pools, strict=True)],
         "devices": run.devices,
         "passes": activity.passes,
-        "busy_share": activity.busy_share,
+        **work(activity.work),
         "phase_shares": activity.phase_shares,
-        "mfu": activity.mfu,
-        "mbu": activity.mbu,
-        "batch": {"mean": activity.batch_mean, "peak": activity.batch_peak},
-        "waiting": {"mean": activity.waiting_mean, "peak": activity.waiting_peak},
-        "kv_use": {"mean": activity.kv_use_mean, "peak": activity.kv_use_peak},
         "preemptions": activity.preemptions,
         "prefix_cache": {
             "queried_tokens": activity.prefix_queried_tokens,
@@ -71,6 +67,17 @@ def pool(mine: Pool) -> Json:
         "block_size": mine.limits.block_size,
         "max_tokens_per_pass": mine.limits.budget,
         "max_sequences": mine.limits.max_sequences,
+    }
+
+
+def work(did: Work) -> Json:
+    return {
+        "busy_share": did.busy_share,
+        "mfu": did.mfu,
+        "mbu": did.mbu,
+        "batch": {"mean": did.batch_mean, "peak": did.batch_peak},
+        "waiting": {"mean": did.waiting_mean, "peak": did.waiting_peak},
+        "kv_use": {"mean": did.kv_use_mean, "peak": did.kv_use_peak},
     }
 
 

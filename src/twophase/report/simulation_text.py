@@ -24,6 +24,11 @@ FORMULAS = (
     "gap between a token and the one before it, all requests' together; means over time for batch and KV",
     "MFU, MBU: FLOPs and bytes of all passes / what the roofs would have done while they ran",
 )
+POOL_HEADS = (
+    *("replicas\n", "busy\n", "queue\nmean", "queue\nmost", "batch\nmean", "batch\nmost"),
+    *("KV\nmean", "KV\nmost", "MFU\n", "MBU\n"),
+)
+POOLS = "each for itself: queue, batch and KV of one of its replicas"
 
 
 def render(own: Simulation, console: Console | None = None) -> None:
@@ -52,6 +57,9 @@ def blocks(own: Simulation) -> Iterable[RenderableType]:
     yield latency_table([*rows(summary.latencies), *cohort_rows(summary)])
     yield heading("The engine", f"{count(own.activity.passes)} passes in {duration(own.run.ended_s)}")
     yield table(("", "", ""), activity_rows(own), left=3)
+    if len(own.pools) > 1:
+        yield heading("The pools", POOLS)
+        yield table(POOL_HEADS, pool_rows(own), left=1)
     yield from note_lines([each for each in notes(own) if each != overload_line(own)])
     yield heading("Formulas", "")
     yield Text("\n".join(FORMULAS), "dim")
@@ -66,12 +74,16 @@ def activity_rows(own: Simulation) -> list[tuple[str, str, str]]:
     made = own.activity
     shares = ", ".join(f"{percent(share)} {name}" for name, share in made.phase_shares.items() if share)
     found = [
-        ("busy", percent(made.busy_share), shares),
-        ("batch", significant(made.batch_mean), f"{count(made.batch_peak)} at most"),
-        ("waiting", significant(made.waiting_mean), f"{count(made.waiting_peak)} at most"),
-        ("KV cache", percent(made.kv_use_mean), f"{percent(made.kv_use_peak)} at most, of {kv_size(own)}"),
-        ("MFU", percent(made.mfu), "of the roof of arithmetic"),
-        ("MBU", percent(made.mbu), "of the roof of memory"),
+        ("busy", percent(made.work.busy_share), shares),
+        ("batch", significant(made.work.batch_mean), f"{count(made.work.batch_peak)} at most"),
+        ("waiting", significant(made.work.waiting_mean), f"{count(made.work.waiting_peak)} at most"),
+        (
+            "KV cache",
+            percent(made.work.kv_use_mean),
+            f"{percent(made.work.kv_use_peak)} at most, of {kv_size(own)}",
+        ),
+        ("MFU", percent(made.work.mfu), "of the roof of arithmetic"),
+        ("MBU", percent(made.work.mbu), "of the roof of memory"),
         ("preemptions", count(made.preemptions), "each loses its KV cache, and computes it again"),
     ]
     if made.prefix_queried_tokens:
@@ -82,6 +94,20 @@ def activity_rows(own: Simulation) -> list[tuple[str, str, str]]:
         said = f"for a million output tokens; ${significant(every)} of all tokens"
         found.append(("cost", f"${significant(output)}", said))
     return found
+
+
+def pool_rows(own: Simulation) -> list[list[str]]:
+    return [
+        [
+            f"{number} × {name}",
+            percent(did.busy_share),
+            *(significant(did.waiting_mean), count(did.waiting_peak)),
+            *(significant(did.batch_mean), count(did.batch_peak)),
+            *(percent(did.kv_use_mean), percent(did.kv_use_peak)),
+            *(percent(did.mfu), percent(did.mbu)),
+        ]
+        for (name, number), did in zip(own.pools, own.activity.pools, strict=True)
+    ]
 
 
 def kv_size(own: Simulation) -> str:
