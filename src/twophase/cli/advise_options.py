@@ -147,7 +147,7 @@ def measured_notes(values: Mapping[str, Any], own: "Advising") -> list[str]:
     if values["measured"] is not None:
         from twophase.meter.goodput import slo_of
 
-        by_hand = {each.metric: each.seconds for each in slo_of(values["measured"])}
+        by_hand = {each.metric: each.seconds for each in slo_of(values["measured"], "--measured")}
     predicted = {"ttft": own.before.ttft_s, "tpot": own.before.itl_s, "e2e": own.before.e2e_s}
     for metric, seconds in (found | by_hand).items():
         if metric not in predicted:
