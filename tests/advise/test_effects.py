@@ -61,6 +61,15 @@ def test_at_a_floor_there_is_no_interval() -> None:
     assert found["ttft"].gain_range is None
 
 
+def test_the_ttft_of_a_growing_queue_has_no_interval() -> None:
+    """It is what it is because the run ended; other figures are steady."""
+    growing = replace(BEFORE, ttft_s=20.0, grows=True)
+    for before, after in ((growing, BEFORE), (BEFORE, growing), (growing, growing)):
+        found = effects(before, after, (0.9, 1.1), other_kernels=True)
+        assert found["ttft"].gain_range is None
+        assert found["itl"].gain_range is not None and found["throughput"].gain_range is not None
+
+
 def test_without_prices_the_devices_time_is_the_cost() -> None:
     free = replace(BEFORE, usd_per_1000_requests=None, usd_per_million_output_tokens=None)
     found = effects(free, replace(free, device_s_per_request=0.1), (0.9, 1.1), other_kernels=False)

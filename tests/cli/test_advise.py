@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -270,6 +271,50 @@ def test_plain_text_names_aim_price_and_flags(run: Run) -> None:
     assert "Price: small" in helping
     assert "INT4 weights" in rest
     assert all(len(line) <= 110 for line in out.splitlines())
+
+
+OVERLOAD = (*LLAMA, "--prompt-tokens", "2000", "--output-tokens", "50", "--rate", "200")
+
+
+def test_overload_is_said_first_and_asks_for_throughput(run: Run) -> None:
+    """200 requests/s of 2,000 tokens: 2 x 7.5e9 FLOPs a token are six times what 989 TFLOP/s do."""
+    found = document(run, *OVERLOAD)
+    assert found["before"]["overload"] and found["aim"] == "throughput"
+    assert found["notes"][0].startswith("The queue grows without bound: ")
+    assert (
+        found["notes"][1]
+        == "No --aim was given: levers are ranked by throughput, as more comes than is served"
+    )
+    gains = [
+        each["effects"]["throughput"]["gain"]
+        for each in found["levers"]
+        if each["helps"] and each["kind"] != "workload"
+    ]
+    assert gains and gains == sorted(gains, reverse=True)
+    assert all(
+        each["effects"]["ttft"]["gain_range"] is None for each in found["levers"] if each["method"] != "none"
+    )
+    status, out, _ = run("advise", *OVERLOAD, "--aim", "ttft", "--plain")
+    assert status == 0
+    assert out.index("The queue grows without bound") < out.index("As it is")
+    assert out.count("The queue grows without bound") == 1
+    assert "TTFT grows with the queue" in out and "TTFT grows on and on" in out
+    assert not re.search(r"TTFT [0-9.]+×", out)
+
+
+def test_a_simulated_run_is_not_called_measured(run: Run, tmp_path: Path) -> None:
+    kept = tmp_path / "run"
+    load = ("--prompt-tokens", "500", "--output-tokens", "20", "--rate", "4", "--requests", "100")
+    status, _, err = run("simulate", *LLAMA, "--tp", "2", *load, "-o", str(kept), "--json")
+    assert status == 0, err
+    notes = document(run, *LLAMA, "--tp", "2", "--run", str(kept))["notes"]
+    (ttft,) = [each for each in notes if each.startswith("Simulated TTFT")]
+    assert any(each.startswith("Simulated TPOT") for each in notes)
+    assert not any(each.startswith("Measured") for each in notes)
+    assert 0.8 < float(ttft.split(" is ")[1].split("×")[0]) < 1.25  # the same simulation again
+    notes = document(run, *LLAMA, "--run", str(kept), "--measured", "e2e=1s")["notes"]
+    assert "The run was simulated on H100 SXM (TP2), this is H100 SXM: its times are not compared" in notes
+    assert [each.split()[:2] for each in notes if "what is predicted" in each] == [["Measured", "E2E"]]
 
 
 @pytest.mark.parametrize(

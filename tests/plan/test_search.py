@@ -8,12 +8,15 @@ import pytest
 from plan_questions import SMALL, load, nothing, question
 
 from twophase.cost.parallel import Plan
+from twophase.plan.answer import changed
 from twophase.plan.candidate import Candidate, Kind, Layout, usd_per_hour
 from twophase.plan.ledger import Ledger
 from twophase.plan.question import Question
 from twophase.plan.search import cheapest, look
+from twophase.plan.setups import Setups
 from twophase.plan.slo import Slo
 from twophase.plan.space import decodes, prefills
+from twophase.plan.trial import try_candidate
 from twophase.plan.workers import local
 from twophase.simulate.outcome import Run
 from twophase.simulate.pools import Pool, Sizes, pool_of
@@ -152,3 +155,13 @@ def test_fewest_devices_are_an_aim_of_their_own() -> None:
     assert best.candidate.gpu == "a100-80gb"
     assert fewest.candidate.devices <= best.candidate.devices
     assert fewest.usd_per_hour >= best.usd_per_hour
+
+
+def test_longer_requests_than_the_load_asked_are_served_too() -> None:
+    """All are of one length: a fifth more is longer than any, and still within the engines' context."""
+    own = question(workload=load(rate=1.0, prompt="500", output="20", requests=40))
+    each = Candidate(Kind(Layout("h100-sxm", "", "bf16", 1, 1, 1), 2048, 64), 1)
+    longer = changed(own.workload, "lengths", 1.2, own.context_length)
+    assert (longer.prompt_tokens == 600).all() and (longer.output_tokens == 24).all()
+    trial = try_candidate(Setups(own), each, longer)
+    assert (trial.finished, trial.kept.share) == (40, 1.0)

@@ -62,6 +62,7 @@ class Advising:
     seats: int
     requests: int
     levers: tuple[Lever, ...]
+    overload: str  # by how much more comes than is served, where the queue grows without bound
     notes: tuple[str, ...]
 
 
@@ -98,8 +99,7 @@ def advise(
     now = standing(setup, load, before, shared, acceptance)
     busiest = point_of(full, load.prompt_tokens, load.output_tokens, now.pool.limits.budget)
     if aim is None:
-        aim = "goodput" if slo else "ttft" if busiest.dominant == "prefill" else "itl"
-        said = "limits were given" if slo else f"{busiest.dominant} takes most of the time of full passes"
+        aim, said = usual_aim(bool(slo), before.figures.grows, busiest.dominant)
         notes.append(f"No --aim was given: levers are ranked by {aim}, as {said}")
     levers = all_judged(now, before.figures, aim, slo, report)
     return Advising(
@@ -116,8 +116,18 @@ def advise(
         seats=now.seats,
         requests=len(before.asked.workload),
         levers=tuple(sorted(levers, key=lambda each: rank(each, aim))),
+        overload=overload_of(before),
         notes=(*notes, *noted(before)),
     )
+
+
+def usual_aim(limited: bool, grows: bool, dominant: Phase) -> tuple[Aim, str]:
+    """(aim where nobody gave one, why)."""
+    if limited:
+        return "goodput", "limits were given"
+    if grows:
+        return "throughput", "more comes than is served"
+    return "ttft" if dominant == "prefill" else "itl", f"{dominant} takes most of the time of full passes"
 
 
 def all_judged(
@@ -220,13 +230,16 @@ def standing(setup: Setup, load: Load, trial: Trial, shared: float, acceptance: 
 
 def noted(before: Trial) -> list[str]:
     found = [f"{each[0].upper()}{each[1:]}" for each in before.run.notes]
-    growth = before.run.growth
-    if growth is not None:
-        found.insert(
-            0,
-            f"The queue grows without bound: {growth.arriving_per_s:.3g} requests/s come, about "
-            f"{growth.served_per_s:.3g} are served. TTFT depends on how long that goes on",
-        )
     if before.figures.most_good_per_s == 0:
         found.insert(0, f"Nowhere do {GOOD:.0%} of the requests meet the limits, not even one alone")
     return found
+
+
+def overload_of(before: Trial) -> str:
+    growth = before.run.growth
+    if growth is None:
+        return ""
+    return (
+        f"The queue grows without bound: {growth.arriving_per_s:.3g} requests/s come, about "
+        f"{growth.served_per_s:.3g} are served. TTFT depends on how long that goes on"
+    )

@@ -1,7 +1,7 @@
 """What a lever changes: each figure before and after, how sure that is, and whether it helps an aim."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, inf, isfinite, log, sqrt
 from statistics import stdev
 from typing import Literal
@@ -21,7 +21,7 @@ class Effect:
     before: float | None
     after: float | None
     gain: float | None  # None where one of both isn't known
-    gain_range: tuple[float, float] | None  # four in five; None where passes are taken at their floor
+    gain_range: tuple[float, float] | None  # four in five; None: passes at their floor, a growing queue
 
 
 def effects(
@@ -48,10 +48,11 @@ def effects(
     cost = of(before.usd_per_1000_requests, after.usd_per_1000_requests, less=True)
     if cost.gain is None:  # no price: the devices' time, which is the money where they are the same
         cost = of(before.device_s_per_request, after.device_s_per_request, less=True)
+    ttft = of(before.ttft_s, after.ttft_s, less=True, chance=chance(before.ttft_parts, after.ttft_parts))
+    if before.grows or after.grows:  # the longer the load lasts, the longer TTFT: parts of a run tell nothing
+        ttft = replace(ttft, gain_range=None)
     return {
-        "ttft": of(
-            before.ttft_s, after.ttft_s, less=True, chance=chance(before.ttft_parts, after.ttft_parts)
-        ),
+        "ttft": ttft,
         "itl": of(before.itl_s, after.itl_s, less=True, chance=chance(before.itl_parts, after.itl_parts)),
         "throughput": of(before.requests_per_s, after.requests_per_s, less=False),
         "cost": Effect(cost_before, cost_after, cost.gain, cost.gain_range),

@@ -14,7 +14,7 @@ from twophase.cost.pass_times import PassTimes
 from twophase.hardware.accelerator import Accelerator
 from twophase.model.catalogue import Model
 from twophase.simulate.outcome import Run
-from twophase.simulate.pools import Pool, Sizes, pool_of, table_length
+from twophase.simulate.pools import Pool, Sizes, long_enough, pool_of
 from twophase.simulate.presets import Preset
 from twophase.simulate.run import links_between
 from twophase.simulate.running import Wire, run_pools
@@ -122,19 +122,6 @@ def reached(times: PassTimes, floor: PassTimes, kernels: Kernels) -> PassTimes:
         mixers[:, DECODE] = np.minimum(mixers[:, DECODE], floor.mixers[:, DECODE] / REACHABLE)
         decode_rows_s = np.minimum(decode_rows_s, floor.decode_rows_s / REACHABLE)
     return times._replace(rows_s=rows_s, decode_rows_s=decode_rows_s, mixers=mixers)
-
-
-def long_enough(pools: list[Pool], workload: Workload) -> list[Pool]:
-    """The same with block tables as long as this workload's longest sequence."""
-    return [
-        replace(
-            pool,
-            limits=replace(
-                pool.limits, context_length=table_length(workload, pool.fit.settings.max_model_len)
-            ),
-        )
-        for pool in pools
-    ]
 
 
 def served(own: Setup, pools: list[Pool], workload: Workload) -> Run:

@@ -136,7 +136,7 @@ def advise(
         )
     from dataclasses import replace
 
-    own = replace(own, notes=(*measured_notes(values, own.before), *own.notes, *notes))
+    own = replace(own, notes=(*measured_notes(values, own), *own.notes, *notes))
     show(own, json=json, plain=plain)
     return 0
 

@@ -10,8 +10,9 @@ from twophase.errors import InputError, damaged, require_regular
 from twophase.units import duration, times
 
 if TYPE_CHECKING:
-    from twophase.advise.figures import Figures
+    from twophase.advise.advising import Advising
     from twophase.advise.load import Load
+    from twophase.advise.setup import Setup
 
 LARGEST = 100_000_000
 FASTEST, LONGEST = 1e6, 10_000_000  # requests a second, and tokens of a mean length
@@ -141,38 +142,61 @@ def amount(path: Path, entry: Mapping[str, Any], name: str) -> float:
     return float(value)
 
 
-def measured_notes(values: Mapping[str, Any], before: "Figures") -> list[str]:
-    """What was measured beside what is predicted."""
-    found = dict(from_run(values["run"])) if values["run"] is not None else {}
+def measured_notes(values: Mapping[str, Any], own: "Advising") -> list[str]:
+    """What was measured, or simulated before, beside what is predicted."""
+    found: dict[str, float] = {}
+    notes = []
+    simulated = ""
+    if values["run"] is not None:
+        found, simulated = from_run(values["run"])
+        here = devices_of(own.setup)
+        if simulated and simulated != here:
+            found = {}
+            notes.append(f"The run was simulated on {simulated}, this is {here}: its times are not compared")
+    by_hand: dict[str, float] = {}
     if values["measured"] is not None:
         from twophase.meter.goodput import slo_of
 
-        found |= {each.metric: each.seconds for each in slo_of(values["measured"])}
-    predicted = {"ttft": before.ttft_s, "tpot": before.itl_s, "e2e": before.e2e_s}
-    notes = []
-    for metric, seconds in found.items():
+        by_hand = {each.metric: each.seconds for each in slo_of(values["measured"], "--measured")}
+    predicted = {"ttft": own.before.ttft_s, "tpot": own.before.itl_s, "e2e": own.before.e2e_s}
+    for metric, seconds in (found | by_hand).items():
         if metric not in predicted:
             raise InputError(f"--measured {metric}: give {', '.join(predicted)}")
-        ratio = seconds / predicted[metric]
-        said = (
-            f"Measured {metric.upper()} {duration(seconds)} is {times(ratio)} what is predicted, "
-            f"{duration(predicted[metric])}"
-        )
-        if ratio > FAR:
-            said += ": before any lever, look for what slows it (a fallback kernel, other load, throttling)"
-        elif ratio < 1 / FAR:
-            said += ": the deployment, or what is asked of it, is not the one that runs"
-        notes.append(said)
+        again = bool(simulated) and metric not in by_hand
+        notes.append(beside_predicted(metric, seconds, predicted[metric], again))
     return notes
 
 
-def from_run(folder: Path) -> list[tuple[str, float]]:
-    """Mean TTFT and TPOT of a run's finished requests."""
+def beside_predicted(metric: str, seconds: float, predicted_s: float, simulated: bool) -> str:
+    ratio = seconds / predicted_s
+    said = (
+        f"{'Simulated' if simulated else 'Measured'} {metric.upper()} {duration(seconds)} is {times(ratio)} "
+        f"what is predicted, {duration(predicted_s)}"
+    )
+    if simulated:
+        return said if 1 / FAR <= ratio <= FAR else f"{said}: the run's options, or its load, were others"
+    if ratio > FAR:
+        return f"{said}: before any lever, look for what slows it (a fallback kernel, other load, throttling)"
+    if ratio < 1 / FAR:
+        return f"{said}: the deployment, or what is asked of it, is not the one that runs"
+    return said
+
+
+def devices_of(own: "Setup") -> str:
+    """As a simulated run says them."""
+    from twophase.report.simulation import listed, named
+
+    return listed([(named(own.accelerator, own.plan), own.replicas)])
+
+
+def from_run(folder: Path) -> tuple[dict[str, float], str]:
+    """(mean TTFT and TPOT of a run's finished requests; the devices that it was simulated on, if it was)."""
     from twophase.cli.needs import needs
 
     with needs("meter"):
         from twophase.meter.latency import ttft_s
         from twophase.meter.run_folder import load
+    from twophase.report.simulation import where_simulated
 
     record = load(folder)
     finished = [each for each in record.replies if each.outcome == "finished"]
@@ -181,4 +205,5 @@ def from_run(folder: Path) -> list[tuple[str, float]]:
         "tpot": [each.tpot_s for each in finished],
     }
     known = {name: [each for each in column if each is not None] for name, column in columns.items()}
-    return [(name, sum(column) / len(column)) for name, column in known.items() if column]
+    means = {name: sum(column) / len(column) for name, column in known.items() if column}
+    return means, where_simulated(record)

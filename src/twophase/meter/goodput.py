@@ -39,26 +39,26 @@ class Goodput:
     without_tpot: int  # finished with a single token or none: they have no TPOT, and so miss its limit
 
 
-def slo_of(text: str) -> tuple[Limit, ...]:
+def slo_of(text: str, option: str = "--slo") -> tuple[Limit, ...]:
     """ttft=500ms,tpot=30ms; a number without a unit is in seconds, where it may be."""
     limits = []
     for part in filter(None, map(str.strip, text.split(","))):
         found = re.fullmatch(r"([a-z0-9]+)\s*(?:=|<=|<|:)\s*([0-9]*\.?[0-9]+)\s*(us|µs|ms|s|)", part.lower())
         if found is None:
-            raise InputError(f"--slo {text}: give limits as ttft=500ms,tpot=30ms; {part!r} is none")
+            raise InputError(f"{option} {text}: give limits as ttft=500ms,tpot=30ms; {part!r} is none")
         metric, number, unit = found.groups()
         if metric not in TIMES:
             hint = nearest(metric, TIMES) or f"; it is one of {', '.join(TIMES)}"
-            raise InputError(f"--slo {text}: unknown time {metric!r}{hint}")
+            raise InputError(f"{option} {text}: unknown time {metric!r}{hint}")
         if not float(number) > 0:
-            raise InputError(f"--slo {text}: {part} must be greater than zero")
+            raise InputError(f"{option} {text}: {part} must be greater than zero")
         if not unit and float(number) > LONGEST_S:
             raise InputError(
-                f"--slo {text}: {metric}={number} would be {number} seconds: say {number}ms, or {number}s"
+                f"{option} {text}: {metric}={number} would be {number} seconds: say {number}ms, or {number}s"
             )
         limits.append(Limit(metric, float(number) * UNITS[unit]))
     if not limits:
-        raise InputError(f"--slo {text!r}: give limits as ttft=500ms,tpot=30ms")
+        raise InputError(f"{option} {text!r}: give limits as ttft=500ms,tpot=30ms")
     return tuple(limits)
 
 

@@ -10,7 +10,7 @@ from twophase.plan.candidate import Candidate
 from twophase.plan.setups import Setups
 from twophase.plan.slo import Kept, Slo, kept_by, lost_by
 from twophase.simulate.outcome import Run
-from twophase.simulate.pools import Pool
+from twophase.simulate.pools import Pool, long_enough
 from twophase.simulate.run import links_between
 from twophase.simulate.running import Wire, run_pools
 from twophase.workload.workload import Workload
@@ -35,9 +35,10 @@ def simulate_candidate(
     """`workload`: instead of the question's, for its sensitivity."""
     asked = setups.question
     pools, wire = pools_of(setups, own)
+    load = workload or asked.workload
     return run_pools(
-        pools,
-        workload or asked.workload,
+        long_enough(pools, load),
+        load,
         router=asked.router,
         wire=wire,
         seed=asked.seed,

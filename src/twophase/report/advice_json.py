@@ -48,7 +48,7 @@ def document(own: Advising) -> Json:
         "batch": own.point.batch,
         "context_tokens": own.point.context,
         "levers": [lever(each) for each in own.levers],
-        "notes": list(own.notes),
+        "notes": [*([own.overload] if own.overload else []), *own.notes],
     }
 
 

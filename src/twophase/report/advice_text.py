@@ -48,6 +48,8 @@ def blocks(own: Advising) -> Iterable[RenderableType]:
         f"{load_line(own)}\n{estimate.provenance}: {KNOWN[estimate.provenance]}"
         + ("; extrapolated from another accelerator's" if estimate.extrapolated else ""),
     )
+    if own.overload:
+        yield Text(f"{own.overload}.", HEAD)
     yield heading("As it is", f"{percent(own.point.share('prefill'))} prefill, at full load "
                   f"{percent(own.full_prefill_share)}; {batch_line(own)}")  # fmt: skip
     yield table(("", "a pass", "arithmetic", "memory", "bound by"), phase_rows(own))
@@ -55,7 +57,7 @@ def blocks(own: Advising) -> Iterable[RenderableType]:
     for title, chosen in groups(own):
         if chosen:
             yield heading(title)
-            yield lever_table(chosen, own.aim)
+            yield lever_table(chosen, own.aim, own.before.grows)
     yield from note_lines([f"{each}." for each in own.notes])
     yield heading("Formulas")
     yield Text("\n".join(FORMULAS), "dim")
@@ -95,7 +97,10 @@ def phase_rows(own: Advising) -> Iterable[tuple[str, ...]]:
 
 def figure_words(own: Advising) -> Iterable[str]:
     made = own.before
-    yield f"TTFT {duration(made.ttft_s)} (p99 {duration(made.ttft_p99_s)})"
+    if made.grows:
+        yield f"TTFT grows with the queue ({duration(made.ttft_s)} over {count(own.requests)} requests)"
+    else:
+        yield f"TTFT {duration(made.ttft_s)} (p99 {duration(made.ttft_p99_s)})"
     yield f"ITL {duration(made.itl_s)} (p99 {duration(made.gap_p99_s)})"
     yield (
         f"at most {significant(made.requests_per_s)} requests/s, "
@@ -109,21 +114,28 @@ def figure_words(own: Advising) -> Iterable[str]:
         yield f"{percent(GOOD)} within them up to {significant(made.most_good_per_s)} requests/s"
 
 
-def lever_table(levers: Sequence[Lever], aim: Aim) -> Table:
+def lever_table(levers: Sequence[Lever], aim: Aim, grew: bool) -> Table:
+    """grew: the queue, before any lever."""
     made = Table.grid(padding=(0, 2, 0, 0))
     made.add_column(justify="right", no_wrap=True)
     made.add_column()
     for each in levers:
         effect = each.effects.get(aim)
+        if aim == "ttft" and (grew or grows(each)):
+            effect = None
         made.add_row(gain(effect), Text.assemble((each.title, HEAD), f"  {each.known.phase}"))
-        for line in lines(each, aim):
+        for line in lines(each, aim, grew):
             made.add_row("", line)
     return made
 
 
-def lines(own: Lever, aim: Aim) -> Iterable[str]:
+def grows(own: Lever) -> bool:
+    return own.figures is not None and own.figures.grows
+
+
+def lines(own: Lever, aim: Aim, grew: bool) -> Iterable[str]:
     if own.effects:
-        yield "; ".join(said for name in AIMS if (said := effect_words(name, own, aim)))
+        yield "; ".join(said for name in AIMS if (said := effect_words(name, own, aim, grew)))
     yield own.why
     if own.assumed:
         yield f"Assumed: {own.assumed}"
@@ -133,8 +145,13 @@ def lines(own: Lever, aim: Aim) -> Iterable[str]:
         yield f"On: {turned_on(own.flags)}"
 
 
-def effect_words(name: Aim, own: Lever, aim: Aim) -> str:
+def effect_words(name: Aim, own: Lever, aim: Aim, grew: bool) -> str:
+    """A queue that grows, before or after, has no TTFT to compare."""
     effect = own.effects[name]
+    if name == "ttft" and grows(own):
+        return "TTFT grows on and on"
+    if name == "ttft" and grew and effect.after is not None:
+        return f"TTFT {duration(effect.after)}, as the queue no longer grows"
     if effect.gain is None:
         return ""
     said = f"{NAMES[name]} {times(effect.gain)}"

@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from twophase.calibration.estimate import Estimate
+from twophase.cost.parallel import Plan
+from twophase.hardware.accelerator import Accelerator
 from twophase.meter.records import LoadRun, Target
 from twophase.meter.summary import Summary
+from twophase.report.bench_rows import simulated
 from twophase.report.simulation_activity import Activity, activity_of
 from twophase.report.simulation_summary import NO_LAG, full_height, summarise
 from twophase.simulate.outcome import Run
+from twophase.simulate.workload_arrays import Role
 from twophase.units import count, duration, percent, significant
 from twophase.workload.reuse import DEFINITION, reuse_of
 
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from twophase.meter.goodput import Limit
 
 BEGAN_S = 1.0  # of a kept run's clock: the meter takes a moment of 0 for never
+SIMULATED = ", simulated"
 KNOWN = {  # what pass times are made of
     "floor": "arithmetic alone: no machine is faster",
     "curves": "kernels' measured curves",
@@ -42,17 +47,12 @@ class Simulation:
     @property
     def pools(self) -> list[tuple[str, int]]:
         """(role and devices of each pool, its replicas)."""
-        found = []
-        for pool in self.run.pools:
-            plan = "" if pool.own.plan.devices == 1 else f" ({pool.own.plan})"
-            role = "" if pool.role == "both" else f"{pool.role} "
-            found.append((f"{role}{pool.accelerator.title}{plan}", pool.count))
-        return found
+        return [(named(each.accelerator, each.own.plan, each.role), each.count) for each in self.run.pools]
 
     @property
     def where(self) -> str:
         """2 × H100 SXM; 1 × prefill H100 SXM (TP4) and 3 × decode H100 SXM."""
-        return " and ".join(f"{number} × {name}" if number > 1 else name for name, number in self.pools)
+        return listed(self.pools)
 
     @property
     def provenance(self) -> str:
@@ -63,6 +63,21 @@ class Simulation:
         if len(found) == 1:
             return next(iter(found))
         return "; ".join(f"{' and '.join(titles)}: {said}" for said, titles in found.items())
+
+
+def named(accelerator: Accelerator, plan: Plan, role: Role = "both") -> str:
+    """prefill H100 SXM (TP4)."""
+    sizes = "" if plan.devices == 1 else f" ({plan})"
+    return f"{'' if role == 'both' else f'{role} '}{accelerator.title}{sizes}"
+
+
+def listed(pools: "Sequence[tuple[str, int]]") -> str:
+    return " and ".join(f"{number} × {name}" if number > 1 else name for name, number in pools)
+
+
+def where_simulated(run: LoadRun) -> str:
+    """The devices of a kept run that was simulated, as `record_of` says them; empty for measured ones."""
+    return run.target.url.removesuffix(SIMULATED) if simulated(run) else ""
 
 
 def said_of(own: Estimate) -> str:
@@ -127,7 +142,7 @@ def record_of(own: Simulation) -> LoadRun:
     cut = own.summary.of("truncated")
     low, high = pool.estimate.interval
     return LoadRun(
-        target=Target(url=f"{own.where}, simulated", model=own.model, endpoint="completions"),
+        target=Target(url=own.where + SIMULATED, model=own.model, endpoint="completions"),
         began_at="simulated time",
         began_s=BEGAN_S,
         ended_s=BEGAN_S + run.ended_s,

@@ -1,6 +1,6 @@
 """What serves: replicas of one kind, their limits, their KV pool as `fit` counts it, their pass times."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -148,3 +148,16 @@ def table_length(workload: Workload, longest: int) -> int:
     """As long as any request that the model can take: block tables need not be longer."""
     asked = int(np.max(workload.prompt_tokens + workload.output_tokens, initial=2))
     return max(2, min(longest, asked))
+
+
+def long_enough(pools: list[Pool], workload: Workload) -> list[Pool]:
+    """The same with block tables as long as this workload's longest sequence."""
+    return [
+        replace(
+            pool,
+            limits=replace(
+                pool.limits, context_length=table_length(workload, pool.fit.settings.max_model_len)
+            ),
+        )
+        for pool in pools
+    ]
