@@ -166,7 +166,7 @@ def test_wrong_peaks_are_named(refuse, flops: str, said: str) -> None:
         ("[1, 2]", ".json", "has no accelerator"),
         ("[mine", ".toml", "is damaged: TOMLDecodeError"),
         ('{"mine": ', ".json", "is damaged: JSONDecodeError"),
-        (b"\xff\xfe\x00", ".toml", "is damaged: UnicodeDecodeError"),
+        (b"\xff\xfe\x00", ".toml", "is UTF-16 text: save it as UTF-8"),
         ("[" * 100_000, ".json", "is damaged: RecursionError"),
         ('{"mine": {"bandwidth": ' + "9" * 5000 + "}}", ".json", "is damaged: ValueError"),
         ("bandwidth = 1e12\nmemory_bytes = 1e9", ".toml", "a file holds one table a device"),

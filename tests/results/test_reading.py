@@ -247,7 +247,7 @@ def test_no_file_and_no_text(tmp_path: Path) -> None:
     assert "can't be read" in error_of(tmp_path / "none.csv")
     assert "is a directory" in error_of(tmp_path)
     (tmp_path / "binary.csv").write_bytes(bytes(range(256)))
-    assert "damaged" in error_of(tmp_path / "binary.csv")
+    assert "no UTF-8 text" in error_of(tmp_path / "binary.csv")
 
 
 @given(st.floats(0.001, 1e6), st.integers(1, 10**6), st.sampled_from(["csv", "json", "jsonl"]))
