@@ -21,9 +21,9 @@ from twophase.meter.prompts import texts_of
 from twophase.meter.records import LoadRun, Reply
 from twophase.meter.steady import rates, window_of
 from twophase.meter.sweep import Step, next_load
+from twophase.workload.closed import MOST_SPREAD_S
 
 Show = Callable[[str, Progress], None]  # what is running, and how far it has come
-MOST_SPREAD_S = 10.0
 
 
 async def bench(plan: Plan, show: Show | None = None, count: Callable[[str], int] | None = None) -> LoadRun:

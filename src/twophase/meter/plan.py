@@ -11,6 +11,7 @@ from twophase.meter.level import Level, Limits
 from twophase.meter.prompts import Listed, Recipe, Synthetic, Talk
 from twophase.meter.replayed import Replayed
 from twophase.workload.arrivals import Arrivals
+from twophase.workload.closed import MOST_WARMUPS
 from twophase.workload.lengths import Lengths
 from twophase.workload.workload import Workload
 
@@ -18,7 +19,6 @@ ROUNDS = 10  # requests for each slot of a closed loop, where nothing else says 
 LEAST_REQUESTS = 20
 LEAST_ROUNDS = 3  # of a sweep's level, whatever the user says
 OPEN_REQUESTS = 100
-MOST_WARMUPS = 8
 STREAMS_A_WORKER = 512  # beyond them, or that rate, one core is not enough
 REQUESTS_PER_S_A_WORKER = 300.0
 

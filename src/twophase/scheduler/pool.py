@@ -62,10 +62,10 @@ def leave_line(state: State, block: int) -> None:
 
 
 def bucket_of(state: State, key: int) -> int:
-    """A key's own place. Four keys in a row share a line of the cache; lines are spread by the golden ratio
-    (Knuth, TAOCP 3, 6.4), of which no product has more than 63 bits."""
-    line = ((key >> 2) ^ (key >> 33)) & 0x7FFFFFFF
-    return (((line * 2654435761) >> 14 << 2) | (key & 3)) & (len(state.buckets) - 1)
+    """A key's own place. Four keys in a row lie beside each other in the cache; such runs are spread by the
+    golden ratio (Knuth, TAOCP 3, 6.4), of which no product has more than 63 bits."""
+    run = ((key >> 2) ^ (key >> 33)) & 0x7FFFFFFF
+    return (((run * 2654435761) >> 14 << 2) | (key & 3)) & (len(state.buckets) - 1)
 
 
 def find(state: State, key: int) -> int:

@@ -6,12 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from twophase.simulate.outcome import Run
-from twophase.workload.closed import closed, first_cohort
+from twophase.workload.closed import MOST_SPREAD_S, MOST_WARMUPS, closed, first_cohort
 from twophase.workload.workload import Workload
-
-# as the meter has them (twophase.meter.plan, twophase.meter.bench)
-MOST_WARMUPS = 8
-MOST_SPREAD_S = 10.0
 
 
 def by_clients(serve: Callable[[Workload], Run], workload: Workload, clients: int) -> Workload:

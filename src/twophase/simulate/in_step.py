@@ -7,8 +7,6 @@ aligned", with dummy passes, docs.vllm.ai/en/v0.12.0/serving/data_parallel_deplo
 
 from twophase.cost.dealt import EXCHANGES_S, EXPERTS_BYTES, EXPERTS_FLOPS, EXPERTS_S
 from twophase.cost.pass_seconds import at_row, floor_seconds, like_decode
-from twophase.scheduler.moves import begin_pass, fill_pass
-from twophase.scheduler.state import LEFT
 from twophase.simulate.arena import clock_at, counts_at, has_work_at, replica_at
 from twophase.simulate.books import (
     BUSY_S,
@@ -28,7 +26,6 @@ from twophase.simulate.books import (
     N_TOKENS,
     NOW,
     PASSES,
-    POLICY,
     PROMPT_ROWS,
     SECONDS,
     SPAN_CONTEXT,
@@ -49,9 +46,8 @@ from twophase.simulate.cluster_books import (
     STEP_S,
     Cluster,
 )
-from twophase.simulate.deciding import decide
 from twophase.simulate.one_pass import end_pass, start_pass
-from twophase.simulate.replica import BELOW_FLOOR, DONE, OVER_BUDGET, PASSES_FULL, STUCK, has_room
+from twophase.simulate.replica import BELOW_FLOOR, DONE, OVER_BUDGET, PASSES_FULL, STUCK, has_room, plan_pass
 from twophase.simulate.run_ahead import all_decode, passes_alike, passes_until, run_ahead, total_seconds
 
 FOREVER = float("inf")
@@ -61,14 +57,12 @@ def start_alone(cluster: Cluster, i: int, now: float) -> int:
     """A rank's next pass, if it has any, as if no other were there. One: whether those that follow are like
     it, all ranks say together."""
     replica = replica_at(cluster, i)
-    state, counts, closed_form = replica.state, replica.counts, replica.counts[CLOSED_FORM]
+    counts, closed_form = replica.counts, replica.counts[CLOSED_FORM]
     replica.clock[NOW] = now
     if not has_work_at(cluster, i):
         return DONE
-    begin_pass(state)
-    decide(state, counts[POLICY])
-    spans = fill_pass(state)
-    if state.counts[LEFT] < 0:
+    spans = plan_pass(replica)
+    if spans < 0:
         return OVER_BUDGET
     if spans == 0:
         return DONE

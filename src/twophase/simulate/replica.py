@@ -77,6 +77,15 @@ def has_room(replica: Replica) -> bool:
     )
 
 
+def plan_pass(replica: Replica) -> int:
+    """Who is in the next pass: its spans, -1 where the policy gave more rows than there are."""
+    state = replica.state
+    begin_pass(state)
+    decide(state, replica.counts[POLICY])
+    spans = fill_pass(state)
+    return -1 if state.counts[LEFT] < 0 else spans
+
+
 def advance(replica: Replica, until_s: float) -> int:
     """Passes that begin before `until_s`, those in flight then excepted. The clock stands at `until_s` or
     earlier (nobody is to run), or a pass is in flight.
@@ -94,10 +103,8 @@ def advance(replica: Replica, until_s: float) -> int:
             return DONE
         if not has_room(replica):
             return PASSES_FULL
-        begin_pass(state)
-        decide(state, counts[POLICY])
-        spans = fill_pass(state)
-        if state.counts[LEFT] < 0:
+        spans = plan_pass(replica)
+        if spans < 0:
             return OVER_BUDGET
         if spans == 0:
             return DONE if counts[N_LEAVING] > 0 else STUCK

@@ -6,6 +6,10 @@ import numpy as np
 
 from twophase.workload.workload import Ints, Workload
 
+# of measured and simulated loops: requests at once that warm up, and seconds over which clients begin
+MOST_WARMUPS = 8
+MOST_SPREAD_S = 10.0
+
 
 def closed(workload: Workload, clients: int, spread_s: float = 0.0) -> Workload:
     """The same requests (conversations) in the same order, dealt to the clients in turn. Clients begin one
