@@ -150,9 +150,10 @@ def name_blocks(state: State, slot: int, end: int) -> None:
 def grant(state: State, slot: int, rows: int) -> None:
     """So many rows more in this pass; their blocks must be free."""
     request = state.slots[slot]
-    for _ in range(blocks_lacking(state, slot, rows)):
-        state.table[request[SEAT], request[HELD]] = take(state)
-        request[HELD] += 1
+    blocks = blocks_lacking(state, slot, rows)
+    if blocks > 0:
+        take(state, state.table[request[SEAT]], request[HELD], blocks)
+        request[HELD] += blocks
     request[GRANTED] += rows
     state.counts[LEFT] -= rows
     # All rows of a pass write their KV before any attention reads: who comes later in it may read it.
@@ -160,10 +161,9 @@ def grant(state: State, slot: int, rows: int) -> None:
 
 
 def release(state: State, slot: int) -> None:
-    """Give up blocks and seat of a running request, the last block first: prefixes outlive their ends."""
+    """Give up blocks and seat of a running request."""
     counts, request = state.counts, state.slots[slot]
-    for i in range(request[HELD] - 1, -1, -1):
-        drop(state, state.table[request[SEAT], i])
+    drop(state, state.table[request[SEAT]], request[HELD])
     counts[N_DRAFTS] -= request[DRAFTS]
     request[HELD] = request[COMPUTED] = request[NAMED] = request[GRANTED] = request[DRAFTS] = 0
     state.seats[counts[N_SEATS], VACANT_SEAT] = request[SEAT]
@@ -315,13 +315,21 @@ def take_in(state: State, slot: int, end: int, kept: int, drafts: int) -> None:
     if request[DRAFTS] != drafts:
         state.counts[N_DRAFTS] += drafts - request[DRAFTS]
         request[DRAFTS] = drafts
-    name_blocks(state, slot, request[COMPUTED])
+
+
+def name_filled(state: State, slots: Ints) -> None:
+    """Of each, the blocks that its computed tokens fill are found by their keys from now on."""
+    for i in range(len(slots)):
+        request = state.slots[slots[i]]
+        if request[NAMED] < request[KEY_COUNT]:
+            name_blocks(state, slots[i], request[COMPUTED])
 
 
 def advance(state: State, slots: Ints, ends: Ints, kept: Ints, drafts: Ints) -> None:
     """What a pass gave is taken in, one entry a span."""
     for i in range(len(slots)):
         take_in(state, slots[i], ends[i], kept[i], drafts[i])
+    name_filled(state, slots)
 
 
 def dismiss(state: State, slots: Ints) -> None:

@@ -25,6 +25,7 @@ from twophase.scheduler.state import (
     OWNERS,
     PASS,
     SPARE,
+    Ints,
     State,
 )
 
@@ -106,35 +107,48 @@ def forget_key(state: State, block: int) -> None:
 
 def give_key(state: State, block: int, key: int) -> None:
     """A held block is found by `key` from now on. Of two with equal content one is: the one in use."""
-    older = find(state, key)
+    at, last = bucket_of(state, key), len(state.buckets) - 1
+    while state.buckets[at, HELD_BLOCK] != EMPTY and state.buckets[at, ITS_KEY] != key:
+        at = (at + 1) & last
+    older = state.buckets[at, HELD_BLOCK]
     if older != EMPTY:
         if state.blocks[older, OWNERS] > 0:
             return
-        forget_key(state, older)
-    at = bucket_of(state, key)
-    while state.buckets[at, HELD_BLOCK] != EMPTY:
-        at = (at + 1) & (len(state.buckets) - 1)
+        state.blocks[older, KEYED] = 0  # free, and the next to be taken
+        leave_line(state, older)
+        set_free(state, older)
     state.buckets[at, HELD_BLOCK], state.buckets[at, ITS_KEY] = block, key
     state.blocks[block, KEY], state.blocks[block, KEYED] = key, state.counts[PASS]
 
 
-def take(state: State) -> int:
-    """The free block that was unused for longest, for a new content."""
+def oldest_in_line(state: State) -> int:
+    """The free block with a key that was unused for longest; it has no key any more."""
     counts = state.counts
-    if counts[N_SPARE] > 0:
-        counts[N_SPARE] -= 1
-        counts[N_FREE] -= 1
-        block = state.free[SPARE, counts[N_SPARE]]
-    else:
-        block = state.free[LINE, counts[LINE_FROM]]
-        while state.blocks[block, IN_LINE] != counts[LINE_FROM]:
-            counts[LINE_FROM] += 1
-            block = state.free[LINE, counts[LINE_FROM]]
+    block = state.free[LINE, counts[LINE_FROM]]
+    while state.blocks[block, IN_LINE] != counts[LINE_FROM]:
         counts[LINE_FROM] += 1
-        leave_line(state, block)
-        strike_out(state, block)
-    state.blocks[block, OWNERS] = 1
+        block = state.free[LINE, counts[LINE_FROM]]
+    counts[LINE_FROM] += 1
+    leave_line(state, block)
+    strike_out(state, block)
     return int(block)
+
+
+def take(state: State, row: Ints, first: int, count: int) -> None:
+    """So many free blocks, those that were unused for longest, for a new content, into a row of the table."""
+    counts = state.counts
+    spare = counts[N_SPARE]
+    at_once = min(count, spare)
+    for i in range(at_once):
+        block = state.free[SPARE, spare - 1 - i]
+        state.blocks[block, OWNERS] = 1
+        row[first + i] = block
+    counts[N_SPARE] = spare - at_once
+    counts[N_FREE] -= at_once
+    for i in range(at_once, count):
+        block = oldest_in_line(state)
+        state.blocks[block, OWNERS] = 1
+        row[first + i] = block
 
 
 def hold(state: State, block: int) -> None:
@@ -144,11 +158,15 @@ def hold(state: State, block: int) -> None:
     state.blocks[block, OWNERS] += 1
 
 
-def drop(state: State, block: int) -> None:
-    """One sequence less. A free block without a key is taken next, one with a key after all others."""
-    state.blocks[block, OWNERS] -= 1
-    if state.blocks[block, OWNERS] == 0:
-        set_free(state, block)
+def drop(state: State, row: Ints, count: int) -> None:
+    """One sequence less holds the first blocks of this row, the last of them first: prefixes outlive their
+    ends. A free block without a key is taken next, one with a key after all others."""
+    for i in range(count - 1, -1, -1):
+        block = row[i]
+        owners = state.blocks[block, OWNERS] - 1
+        state.blocks[block, OWNERS] = owners
+        if owners == 0:
+            set_free(state, block)
 
 
 def forget_keys_of(state: State, number: int) -> None:

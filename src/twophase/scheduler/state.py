@@ -23,22 +23,22 @@ Ints = NDArray[np.int64]
     COMPUTED,  # tokens whose KV lies in blocks; a pass lets it catch up with KNOWN
     OUTPUT,  # tokens produced
     MAX_OUTPUT,
-    DRAFTS,  # tokens to verify in its next pass, if there is room
     GRANTED,  # rows in the pass being planned
     STATUS,
+    HELD,  # blocks in its row of the table
+    NAMED,
+    KEY_COUNT,
+    KEY_ROOM,
+    DRAFTS,  # tokens to verify in its next pass, if there is room
+    SEAT,  # its row of the table while it runs
+    KEY_START,
+    PREEMPTED,  # times that it lost its blocks
+    GIVEN,  # tokens whose KV comes with it, where another system computed it
     PRIORITY,  # smaller is served first
     ARRIVAL,  # a number that grows with every request added
     RANK,  # in the queue, then by ARRIVAL; smaller is served first
     PLACE,  # in the queue's heap
     HEAP,  # not of this slot: the slot at this place of the heap
-    SEAT,  # its row of the table while it runs
-    HELD,  # blocks in that row
-    NAMED,
-    PREEMPTED,  # times that it lost its blocks
-    KEY_START,
-    KEY_COUNT,
-    KEY_ROOM,
-    GIVEN,  # tokens whose KV comes with it, where another system computed it
 ) = range(20)
 VACANT, WAITING, RUNNING, LEAVING = range(4)  # STATUS; who is leaving is done, but its blocks are still read
 

@@ -1,7 +1,7 @@
 """One pass: what it costs when it starts, and what it gave when it ends."""
 
 from twophase.cost.pass_seconds import floor_seconds, pass_cost
-from twophase.scheduler.moves import decodes, dismiss, take_in
+from twophase.scheduler.moves import decodes, dismiss, name_filled, take_in
 from twophase.scheduler.state import (
     BLOCK_SIZE,
     COMPUTED,
@@ -278,6 +278,7 @@ def end_pass(replica: Replica) -> None:
                 done += 1
         tokens += kept
         take_in(state, slot, end, kept, drafts)
+    name_filled(state, span[SLOT][:spans])
     counts[N_TOKENS] += tokens
     if done > 0:
         end_requests(replica, done)

@@ -123,9 +123,10 @@ def run_ahead(replica: Replica, spans: int, passes: int) -> None:
         request[OUTPUT] += done
         request[COMPUTED] += done
         replica.spans[SPAN_CONTEXT, i] += done
-        while request[HELD] * size <= request[COMPUTED]:
-            state.table[request[SEAT], request[HELD]] = take(state)
-            request[HELD] += 1
+        if request[HELD] * size <= request[COMPUTED]:
+            blocks = request[COMPUTED] // size + 1 - request[HELD]
+            take(state, state.table[request[SEAT]], request[HELD], blocks)
+            request[HELD] += blocks
     state.counts[PASS] += done
     if state.counts[RATIO] > 0:
         let_ratio_fall(state, done)

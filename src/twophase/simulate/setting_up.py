@@ -167,4 +167,6 @@ def written(replica: Replica) -> Passes:
 
 
 def joined(parts: Sequence[Passes]) -> Passes:
+    if len(parts) == 1:
+        return parts[0]
     return Passes(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
