@@ -331,7 +331,8 @@ def test_a_simulated_run_is_not_called_measured(run: Run, tmp_path: Path) -> Non
         ((*CHAT, "--rate", "0"), "--rate 0"),
         ((*CHAT, "--concurrency", "0"), "--concurrency 0"),
         ((*CHAT, "--preset", "vlm"), "vllm"),
-        ((*CHAT, "--measured", "gap=3ms"), "--measured gap"),
+        ((*CHAT, "--measured", "gap=3ms"), "--measured gap=3ms: give ttft, tpot, e2e"),
+        ((*CHAT, "--measured", "x"), "--measured x"),
         ((*CHAT, "--json", "--plain"), "one of --json and --plain"),
         (("--counters", "nowhere.json"), "nowhere.json"),
     ],
@@ -340,3 +341,12 @@ def test_bad_input_is_one_line(run: Run, arguments: tuple[str, ...], said: str) 
     status, out, err = run("advise", *LLAMA, *arguments)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert said in err
+
+
+def test_what_was_measured_is_read_before_the_work(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def weigh(*arguments: object, **options: object) -> None:
+        raise AssertionError("weighed all the same")
+
+    monkeypatch.setattr("twophase.advise.advising.advise", weigh)
+    status, _, err = run("advise", *LLAMA, *CHAT, "--measured", "ttft=1s,gap=3ms")
+    assert status == 2 and "not gap" in err

@@ -135,7 +135,7 @@ def test_a_time_that_is_up_before_all_came_is_said_too(run: Run) -> None:
     """Nobody is under way when the time is up, and still the run was cut off."""
     status, text, _ = run(*SMALL, "--max-time", "0.000001")
     assert status == 1
-    assert "40 requests were to come later than the run was to last" in text
+    assert "40 requests would have come later than the run was to last" in text
 
 
 def test_engines_beyond_what_memory_holds_are_refused(run: Run) -> None:
@@ -209,12 +209,16 @@ def test_bad_lines_are_named_or_skipped(run: Run, tmp_path: Path) -> None:
         (("--rate", "1", "--pool", "nosuch"), "nosuch"),
         (("--rate", "1", "--policy", ""), "no policy ''"),
         (("--rate", "1", "--preset", "nope"), "no preset 'nope'"),
-        (("--rate", "1", "--disaggregate", "1:1", "--prefill-tp", "0"), "--tp 0"),
+        (("--rate", "1", "--disaggregate", "1:1", "--prefill-tp", "0"), "--prefill-tp 0"),
+        (("--rate", "1", "--disaggregate", "1:1", "--prefill-tp", "3"), "--prefill-tp 3: Llama"),
+        (("--rate", "1", "--disaggregate", "1:1", "--prefill-tp", "2", "--tp", "3"), " --tp 3: Llama"),
+        (("--rate", "1", "--pool", "h100-sxm,tp=3"), "--pool h100-sxm,tp=3: tp 3: Llama"),
+        (("--rate", "1", "--slo", "ttft=1s,ttft=2s"), "ttft has two limits"),
         (("--rate", "1", "--ramp", "1e30"), "within 1e+10 s"),
         (("--rate", "1", "--prefix-tokens", "100000000"), "--prefix-tokens 100000000"),
         (("--rate", "1", "--block-size", "100000000"), "from 1 to 65,536"),
         (("--rate", "1", "--json", "--plain"), "one of --json and --plain"),
-        (("--rate", "1", "--gpu", "rtx-4090", "--weights", "bf16", "--kv-memory", "1KiB"), "no room"),
+        (("--rate", "1", "--gpu", "rtx-4090", "--weights", "bf16", "--kv-memory", "1KiB"), "not one block"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(run: Run, options: tuple[str, ...], says: str) -> None:
@@ -228,7 +232,7 @@ def test_what_makes_no_sense_is_refused_in_one_line(run: Run, options: tuple[str
 def test_a_model_too_large_says_what_would_help(run: Run) -> None:
     status, _, err = run("simulate", "llama-3.1-405b", "--rate", "1")
     assert status == 2
-    assert "leaves no room for a KV cache" in err
+    assert "no room is left for a KV cache" in err
 
 
 def test_a_seed_in_letters_is_its_own() -> None:
@@ -249,3 +253,22 @@ def test_a_run_that_cannot_be_kept_is_not_simulated(
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "polars" in err and "meter" in err
     assert not (tmp_path / "kept").exists()
+
+
+def test_one_request_is_said_so(run: Run) -> None:
+    status, out, err = run(
+        "simulate", "llama-3.1-8b", "--rate", "1", "--requests", "1", "--output-tokens", "1"
+    )
+    assert status == 0
+    assert "twophase: 1 request, " in err and "1 pass in " in out
+
+
+def test_a_limit_that_no_simulation_knows_is_refused_before_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def simulated(*arguments: object) -> None:
+        raise AssertionError("simulated all the same")
+
+    monkeypatch.setattr("twophase.cli.simulate.simulated", simulated)
+    status, _, err = run("simulate", "llama-3.1-8b", "--rate", "1", "--slo", "gap=1s")
+    assert status == 2 and "--slo gap" in err

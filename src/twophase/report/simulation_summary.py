@@ -19,6 +19,7 @@ from twophase.simulate.refusals import refusals
 
 Floats = NDArray[np.float64]
 Marked = NDArray[np.bool_]
+JUDGED = ("ttft", "ttfa", "tpot", "e2e", "ntpot")  # by limits on a request
 NO_LAG = Lag(samples=0, mean_s=0.0, p99_s=0.0, max_s=0.0, cpu_share=0.0, dispatch_p99_s=0.0)
 
 
@@ -191,20 +192,19 @@ def tokens(run: Run) -> Tokens:
     )
 
 
+def require_known(slo: Sequence[Limit]) -> None:
+    """InputError where a limit is on what single tokens alone would tell."""
+    if unknown := [limit.metric for limit in slo if limit.metric not in JUDGED]:
+        raise InputError(f"--slo {unknown[0]}: a simulated run knows {', '.join(JUDGED)}")
+
+
 def goodput(run: Run, slo: Sequence[Limit], finished_per_s: float) -> Goodput:
     """Of all requests that came. A single token has no TPOT, and so misses its limit."""
     output, e2e = run.output_tokens, run.e2e_s
     tpot = np.full(len(output), np.inf)
     tpot[output > 1] = run.tpot_s
-    times = {
-        "ttft": run.ttft_s,
-        "ttfa": run.ttft_s,
-        "tpot": tpot,
-        "e2e": e2e,
-        "ntpot": e2e / np.maximum(output, 1),
-    }
-    if unknown := [limit.metric for limit in slo if limit.metric not in times]:
-        raise InputError(f"--slo {unknown[0]}: a simulated run knows {', '.join(times)}")
+    seconds = (run.ttft_s, run.ttft_s, tpot, e2e, e2e / np.maximum(output, 1))
+    times = dict(zip(JUDGED, seconds, strict=True))
     met = np.array([times[limit.metric] <= limit.seconds for limit in slo]).reshape(len(slo), -1)
     good = int(np.count_nonzero(met.all(axis=0)))
     asked = sum(number for _, number in outcomes(run))
