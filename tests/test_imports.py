@@ -17,6 +17,7 @@ BELOW = {
     "owners": set(),
     "records": set(),
     "ending": set(),
+    "non_negative": set(),
     "units": set(),
     "model": {"data_tables", "errors"},
     "hardware": {"kernels", "data_tables", "errors"},
@@ -39,10 +40,11 @@ BELOW = {
     },
     "advise": {
         *("model", "hardware", "cost", "calibration", "workload", "simulate", "records", "units", "errors"),
+        "non_negative",
     },
     "meter": {
         *("model", "hardware", "cost", "workload", "owners", "records", "units", "errors", "ending"),
-        "twophase",
+        *("non_negative", "twophase"),
     },
     "plan": {
         *("model", "hardware", "cost", "calibration", "fit", "workload", "scheduler", "simulate", "errors"),

@@ -278,13 +278,15 @@ OVERLOAD = (*LLAMA, "--prompt-tokens", "2000", "--output-tokens", "50", "--rate"
 
 def test_overload_is_said_first_and_asks_for_throughput(run: Run) -> None:
     """200 requests/s of 2,000 tokens: 2 x 7.5e9 FLOPs a token are six times what 989 TFLOP/s do."""
-    found = document(run, *OVERLOAD)
+    found = document(run, *OVERLOAD, "--measured", "ttft=1s,tpot=30ms")
+    apart = levers(found)["disaggregation"]["why"]
+    assert "TTFT" not in apart and "replicas of both give a queue that grows without bound" in apart
+    compared = [each.split()[:2] for each in found["notes"] if "TTFT of" in each or "TPOT" in each]
+    assert compared == [["TTFT", "of"], ["Measured", "TPOT"]]
     assert found["before"]["overload"] and found["aim"] == "throughput"
     assert found["notes"][0].startswith("The queue grows without bound: ")
-    assert (
-        found["notes"][1]
-        == "No --aim was given: levers are ranked by throughput, as more comes than is served"
-    )
+    ranked = "No --aim was given: levers are ranked by throughput, as more comes than is served"
+    assert ranked in found["notes"]
     gains = [
         each["effects"]["throughput"]["gain"]
         for each in found["levers"]

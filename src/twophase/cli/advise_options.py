@@ -173,6 +173,11 @@ def seen_notes(seen: Seen, own: "Advising") -> list[str]:
         notes.append(f"The run was simulated on {seen.simulated}, this is {here}: its times are not compared")
     predicted = dict(zip(PREDICTED, (own.before.ttft_s, own.before.itl_s, own.before.e2e_s), strict=True))
     for metric, seconds in {**of_run, **seen.by_hand}.items():
+        if metric != "tpot" and own.before.grows:
+            notes.append(
+                f"{metric.upper()} of {duration(seconds)} is not compared: here it grows with the queue"
+            )
+            continue
         again = bool(seen.simulated) and metric not in seen.by_hand
         notes.append(beside_predicted(metric, seconds, predicted[metric], again))
     return notes

@@ -15,7 +15,7 @@ from twophase.report.simulation_activity import Activity, activity_of
 from twophase.report.simulation_summary import NO_LAG, full_height, summarise
 from twophase.simulate.outcome import Run
 from twophase.simulate.workload_arrays import Role
-from twophase.units import duration, percent, plural, significant
+from twophase.units import duration, percent, plural
 from twophase.workload.reuse import DEFINITION, reuse_of
 
 if TYPE_CHECKING:
@@ -125,13 +125,7 @@ def notes(own: Simulation) -> list[str]:
 
 
 def overload_line(own: Simulation) -> str:
-    growth = own.run.growth
-    if growth is None:
-        return ""
-    return (
-        f"The queue grows without bound: {significant(growth.arriving_per_s)} requests/s come, about "
-        f"{significant(growth.served_per_s)} are served; at that rate it would not grow."
-    )
+    return f"{own.run.growth}." if own.run.growth is not None else ""
 
 
 def record_of(own: Simulation) -> LoadRun:
