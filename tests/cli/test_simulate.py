@@ -1,6 +1,7 @@
 """twophase simulate: what it prints, keeps and refuses."""
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -68,13 +69,17 @@ def test_a_kept_run_is_reported_and_compared_as_a_measured_one(run: Run, tmp_pat
     one, two = tmp_path / "one", tmp_path / "two"
     measured = json.loads(run(*SMALL, "-o", one, "--json")[1])
     run(*SMALL, "-o", two, "--policy", "prefill-first")
-    assert {"run.json", "requests.parquet", "report.html"} <= {each.name for each in one.iterdir()}
+    kept = {"run.json", "requests.parquet", "gaps.parquet", "report.html"}
+    assert kept <= {each.name for each in one.iterdir()}
     status, text, _ = run("report", one, "--json")
     again = json.loads(text)
     assert status == 0
     for metric in ("ttft_s", "tpot_s", "e2e_s", "ntpot_s"):
         for column, value in measured[metric].items():
             assert again[metric][column] == pytest.approx(value, rel=1e-9)
+    assert measured["gap_s"]["p50"] > 0
+    for column, value in measured["gap_s"].items():  # of bins a thousandth wide, whose means are kept
+        assert again["gap_s"][column] == pytest.approx(value, rel=1e-9 if column == "mean" else 1e-3)
     assert again["in_flight"]["peak"] == measured["in_flight"]["peak"]
     assert again["whole_throughput"]["output_tokens_per_s"] == pytest.approx(
         measured["whole_throughput"]["output_tokens_per_s"]
@@ -82,9 +87,13 @@ def test_a_kept_run_is_reported_and_compared_as_a_measured_one(run: Run, tmp_pat
     status, text, _ = run("report", one, two)
     assert status == 0
     assert "40 pairs of the same request" in text
+    row = next(line for line in text.splitlines() if line.startswith("gap p99"))
+    assert len(re.findall(r"[0-9.]+", row.removeprefix("gap p99"))) == 2
     assert "began" not in text and "loop ran" not in text  # no clock on a wall, and no meter
     assert text.count("No meter error") == 2
     assert again["meter_error_s"] is None
+    status, _, err = run("report", one, "--slo", "gap=50ms")
+    assert status == 2 and "--slo gap: a simulated run knows" in err
     status, text, _ = run("simulate", "llama-3.1-8b", "--trace", one, "--json")
     assert json.loads(text)["tokens"] == measured["tokens"] | {
         "cached_share": json.loads(text)["tokens"]["cached_share"]

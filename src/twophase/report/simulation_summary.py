@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twophase.errors import InputError
-from twophase.meter.distribution import PERCENTILES, Distribution, distribution
+from twophase.meter.distribution import Distribution, distribution, weighted
 from twophase.meter.goodput import Goodput, Limit
 from twophase.meter.own_error import OwnError
 from twophase.meter.records import Lag
@@ -77,22 +77,6 @@ def latencies(run: Run, kept: Marked) -> Latencies:
 
 def of(values: Floats) -> Distribution | None:
     return distribution(values)
-
-
-def weighted(values: Floats, often: Floats) -> Distribution | None:
-    """Of values that occur so often: what `distribution` gives of all of them one by one."""
-    if not values.size:
-        return None
-    order = np.argsort(values, kind="stable")
-    values, up_to = values[order], np.cumsum(often[order])
-    count = round(float(up_to[-1]))
-    places = np.array(PERCENTILES) / 100 * (count - 1)
-    low, high = (
-        values[np.searchsorted(up_to, each, side="right")] for each in (places // 1, -(-places // 1))
-    )
-    p50, p90, p95, p99 = (low + (high - low) * (places % 1)).tolist()
-    mean = float(np.sum(values * often[order]) / up_to[-1])
-    return Distribution(count, mean, p50, p90, p95, p99, float(values[-1]))
 
 
 def token_weighted(tpot: Floats, output: Floats) -> float | None:
