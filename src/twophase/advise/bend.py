@@ -40,7 +40,7 @@ def ttft_at(fit: Bend, tokens: float) -> float:
 
 def polynomial(x: Floats, y: Floats) -> tuple[float, float, float]:
     """(a, b, c) >= 0 of the a + b·x + c·x² nearest to y in relative error; of one point, b alone."""
-    scale = x.max()  # columns of one size keep the solve well conditioned
+    scale = float(x.max())  # columns of one size keep the solve well conditioned
     columns = np.stack([x / scale, np.ones_like(x), (x / scale) ** 2], axis=1) / y[:, None]
     linear, overhead, quadratic = non_negative(columns, np.ones((1, len(y))))[0].tolist()
     return overhead, linear / scale, quadratic / scale**2
