@@ -241,7 +241,7 @@ def test_what_makes_no_sense_is_refused_in_one_line(run: Run, options: tuple[str
 def test_a_model_too_large_says_what_would_help(run: Run) -> None:
     status, _, err = run("simulate", "llama-3.1-405b", "--rate", "1")
     assert status == 2
-    assert "no room is left for a KV cache" in err
+    assert "leaves no room for a KV cache" in err
 
 
 def test_a_seed_in_letters_is_its_own() -> None:

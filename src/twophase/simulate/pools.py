@@ -79,7 +79,7 @@ def pool_of(
     found = fit_of(model, accelerator, preset, plan, kv, sizes)
     blocks = sizes.blocks or blocks_of(found, workload)
     if blocks < 1:
-        raise no_room(found, workload, f"{model.spec.name} on {accelerator.title} ({plan})")
+        raise no_room(found, workload, model.spec.name, f"{accelerator.title} ({plan})")
     own = deployed(model, plan, kv)
     limits = limits_of(found, workload, blocks)
     return Pool(
@@ -135,17 +135,17 @@ def limits_of(found: Fit, workload: Workload, blocks: int) -> Limits:
     )
 
 
-def no_room(found: Fit, workload: Workload, where: str) -> InputError:
+def no_room(found: Fit, workload: Workload, model: str, where: str) -> InputError:
     given = found.serving.kv_pool_bytes
     if given is None:
         return InputError(
-            f"{where}: no room is left for a KV cache: `twophase fit` says what would leave some; "
+            f"{model} leaves no room for a KV cache on {where}: `twophase fit` says what would; "
             "try --tp, --weights, or another --gpu"
         )
     needed = sequence_cost(found.layout, mean_length(found, workload))
     return InputError(
-        f"{where}: --kv-memory of {given:,.0f} bytes holds not one block of {found.settings.block_size} "
-        f"tokens; a request of the load's mean length takes {needed:,.0f} bytes of each device"
+        f"--kv-memory of {given:,.0f} bytes holds not one block of {found.settings.block_size} tokens of "
+        f"{model} on {where}: a request of the load's mean length takes {needed:,.0f} bytes of each device"
     )
 
 
