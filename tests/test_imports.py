@@ -16,6 +16,8 @@ BELOW = {
     "data_tables": set(),
     "owners": set(),
     "records": set(),
+    "ending": set(),
+    "non_negative": set(),
     "units": set(),
     "model": {"data_tables", "errors"},
     "hardware": {"kernels", "data_tables", "errors"},
@@ -38,8 +40,12 @@ BELOW = {
     },
     "advise": {
         *("model", "hardware", "cost", "calibration", "workload", "simulate", "records", "units", "errors"),
+        "non_negative",
     },
-    "meter": {"model", "hardware", "cost", "workload", "owners", "records", "units", "errors", "twophase"},
+    "meter": {
+        *("model", "hardware", "cost", "workload", "owners", "records", "units", "errors", "ending"),
+        *("non_negative", "twophase"),
+    },
     "plan": {
         *("model", "hardware", "cost", "calibration", "fit", "workload", "scheduler", "simulate", "errors"),
         "twophase",
@@ -52,7 +58,7 @@ BELOW = {
     "cli": {
         *("kernels", "model", "hardware", "cost", "fit", "scheduler", "engine", "advise", "report"),
         *("results", "lint", "diagnose", "simulate", "server", "meter", "compile_cache", "records", "units"),
-        *("calibration", "counters", "workload", "plan", "errors", "twophase"),
+        *("calibration", "counters", "workload", "plan", "errors", "ending", "twophase"),
     },
     "twophase": set(),  # __init__.py itself, and what it defines
 }

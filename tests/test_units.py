@@ -32,6 +32,9 @@ from twophase import units
         (units.times(1.873), "1.87×"),
         (units.times(37.4), "37×"),
         (units.count(30000), "30,000"),
+        (units.plural(1, "request"), "1 request"),
+        (units.plural(0, "request"), "0 requests"),
+        (units.plural(2500, "pass"), "2,500 passes"),
     ],
 )
 def test_shown(shown: str, expected: str) -> None:

@@ -51,3 +51,8 @@ def times(factor: float) -> str:
 
 def count(number: float) -> str:
     return f"{number:,.0f}"
+
+
+def plural(number: float, what: str) -> str:
+    """1 request, 1,250 requests; of what an s makes many of."""
+    return f"{count(number)} {what}{'' if number == 1 else 's' if what[-1] != 's' else 'es'}"

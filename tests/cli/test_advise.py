@@ -278,13 +278,15 @@ OVERLOAD = (*LLAMA, "--prompt-tokens", "2000", "--output-tokens", "50", "--rate"
 
 def test_overload_is_said_first_and_asks_for_throughput(run: Run) -> None:
     """200 requests/s of 2,000 tokens: 2 x 7.5e9 FLOPs a token are six times what 989 TFLOP/s do."""
-    found = document(run, *OVERLOAD)
+    found = document(run, *OVERLOAD, "--measured", "ttft=1s,tpot=30ms")
+    apart = levers(found)["disaggregation"]["why"]
+    assert "TTFT" not in apart and "replicas of both give a queue that grows without bound" in apart
+    compared = [each.split()[:2] for each in found["notes"] if "TTFT of" in each or "TPOT" in each]
+    assert compared == [["TTFT", "of"], ["Measured", "TPOT"]]
     assert found["before"]["overload"] and found["aim"] == "throughput"
     assert found["notes"][0].startswith("The queue grows without bound: ")
-    assert (
-        found["notes"][1]
-        == "No --aim was given: levers are ranked by throughput, as more comes than is served"
-    )
+    ranked = "No --aim was given: levers are ranked by throughput, as more comes than is served"
+    assert ranked in found["notes"]
     gains = [
         each["effects"]["throughput"]["gain"]
         for each in found["levers"]
@@ -331,7 +333,8 @@ def test_a_simulated_run_is_not_called_measured(run: Run, tmp_path: Path) -> Non
         ((*CHAT, "--rate", "0"), "--rate 0"),
         ((*CHAT, "--concurrency", "0"), "--concurrency 0"),
         ((*CHAT, "--preset", "vlm"), "vllm"),
-        ((*CHAT, "--measured", "gap=3ms"), "--measured gap"),
+        ((*CHAT, "--measured", "gap=3ms"), "--measured gap=3ms: give ttft, tpot, e2e"),
+        ((*CHAT, "--measured", "x"), "--measured x"),
         ((*CHAT, "--json", "--plain"), "one of --json and --plain"),
         (("--counters", "nowhere.json"), "nowhere.json"),
     ],
@@ -340,3 +343,12 @@ def test_bad_input_is_one_line(run: Run, arguments: tuple[str, ...], said: str) 
     status, out, err = run("advise", *LLAMA, *arguments)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert said in err
+
+
+def test_what_was_measured_is_read_before_the_work(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def weigh(*arguments: object, **options: object) -> None:
+        raise AssertionError("weighed all the same")
+
+    monkeypatch.setattr("twophase.advise.advising.advise", weigh)
+    status, _, err = run("advise", *LLAMA, *CHAT, "--measured", "ttft=1s,gap=3ms")
+    assert status == 2 and "not gap" in err

@@ -1,6 +1,7 @@
 """twophase simulate: what it prints, keeps and refuses."""
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -68,13 +69,17 @@ def test_a_kept_run_is_reported_and_compared_as_a_measured_one(run: Run, tmp_pat
     one, two = tmp_path / "one", tmp_path / "two"
     measured = json.loads(run(*SMALL, "-o", one, "--json")[1])
     run(*SMALL, "-o", two, "--policy", "prefill-first")
-    assert {"run.json", "requests.parquet", "report.html"} <= {each.name for each in one.iterdir()}
+    kept = {"run.json", "requests.parquet", "gaps.parquet", "report.html"}
+    assert kept <= {each.name for each in one.iterdir()}
     status, text, _ = run("report", one, "--json")
     again = json.loads(text)
     assert status == 0
     for metric in ("ttft_s", "tpot_s", "e2e_s", "ntpot_s"):
         for column, value in measured[metric].items():
             assert again[metric][column] == pytest.approx(value, rel=1e-9)
+    assert measured["gap_s"]["p50"] > 0
+    for column, value in measured["gap_s"].items():  # of bins a thousandth wide, whose means are kept
+        assert again["gap_s"][column] == pytest.approx(value, rel=1e-9 if column == "mean" else 1e-3)
     assert again["in_flight"]["peak"] == measured["in_flight"]["peak"]
     assert again["whole_throughput"]["output_tokens_per_s"] == pytest.approx(
         measured["whole_throughput"]["output_tokens_per_s"]
@@ -82,9 +87,13 @@ def test_a_kept_run_is_reported_and_compared_as_a_measured_one(run: Run, tmp_pat
     status, text, _ = run("report", one, two)
     assert status == 0
     assert "40 pairs of the same request" in text
+    row = next(line for line in text.splitlines() if line.startswith("gap p99"))
+    assert len(re.findall(r"[0-9.]+", row.removeprefix("gap p99"))) == 2
     assert "began" not in text and "loop ran" not in text  # no clock on a wall, and no meter
     assert text.count("No meter error") == 2
     assert again["meter_error_s"] is None
+    status, _, err = run("report", one, "--slo", "gap=50ms")
+    assert status == 2 and "--slo gap: a simulated run knows" in err
     status, text, _ = run("simulate", "llama-3.1-8b", "--trace", one, "--json")
     assert json.loads(text)["tokens"] == measured["tokens"] | {
         "cached_share": json.loads(text)["tokens"]["cached_share"]
@@ -135,7 +144,7 @@ def test_a_time_that_is_up_before_all_came_is_said_too(run: Run) -> None:
     """Nobody is under way when the time is up, and still the run was cut off."""
     status, text, _ = run(*SMALL, "--max-time", "0.000001")
     assert status == 1
-    assert "40 requests were to come later than the run was to last" in text
+    assert "40 requests would have come later than the run was to last" in text
 
 
 def test_engines_beyond_what_memory_holds_are_refused(run: Run) -> None:
@@ -209,12 +218,16 @@ def test_bad_lines_are_named_or_skipped(run: Run, tmp_path: Path) -> None:
         (("--rate", "1", "--pool", "nosuch"), "nosuch"),
         (("--rate", "1", "--policy", ""), "no policy ''"),
         (("--rate", "1", "--preset", "nope"), "no preset 'nope'"),
-        (("--rate", "1", "--disaggregate", "1:1", "--prefill-tp", "0"), "--tp 0"),
+        (("--rate", "1", "--disaggregate", "1:1", "--prefill-tp", "0"), "--prefill-tp 0"),
+        (("--rate", "1", "--disaggregate", "1:1", "--prefill-tp", "3"), "--prefill-tp 3: Llama"),
+        (("--rate", "1", "--disaggregate", "1:1", "--prefill-tp", "2", "--tp", "3"), " --tp 3: Llama"),
+        (("--rate", "1", "--pool", "h100-sxm,tp=3"), "--pool h100-sxm,tp=3: tp 3: Llama"),
+        (("--rate", "1", "--slo", "ttft=1s,ttft=2s"), "ttft has two limits"),
         (("--rate", "1", "--ramp", "1e30"), "within 1e+10 s"),
         (("--rate", "1", "--prefix-tokens", "100000000"), "--prefix-tokens 100000000"),
         (("--rate", "1", "--block-size", "100000000"), "from 1 to 65,536"),
         (("--rate", "1", "--json", "--plain"), "one of --json and --plain"),
-        (("--rate", "1", "--gpu", "rtx-4090", "--weights", "bf16", "--kv-memory", "1KiB"), "no room"),
+        (("--rate", "1", "--gpu", "rtx-4090", "--weights", "bf16", "--kv-memory", "1KiB"), "not one block"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(run: Run, options: tuple[str, ...], says: str) -> None:
@@ -249,3 +262,22 @@ def test_a_run_that_cannot_be_kept_is_not_simulated(
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "polars" in err and "meter" in err
     assert not (tmp_path / "kept").exists()
+
+
+def test_one_request_is_said_so(run: Run) -> None:
+    status, out, err = run(
+        "simulate", "llama-3.1-8b", "--rate", "1", "--requests", "1", "--output-tokens", "1"
+    )
+    assert status == 0
+    assert "twophase: 1 request, " in err and "1 pass in " in out
+
+
+def test_a_limit_that_no_simulation_knows_is_refused_before_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def simulated(*arguments: object) -> None:
+        raise AssertionError("simulated all the same")
+
+    monkeypatch.setattr("twophase.cli.simulate.simulated", simulated)
+    status, _, err = run("simulate", "llama-3.1-8b", "--rate", "1", "--slo", "gap=1s")
+    assert status == 2 and "--slo gap" in err

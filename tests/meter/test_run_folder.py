@@ -58,6 +58,7 @@ runs = st.builds(
     facts=st.lists(st.tuples(texts, texts), max_size=2).map(tuple),
     open_loop=st.booleans(),
     first_cohort=st.lists(st.integers(0, 99), max_size=3).map(tuple),
+    gaps=st.lists(st.tuples(times, st.integers(1, 1 << 40)), max_size=3).map(tuple),
     steady=st.lists(st.tuples(texts, times, times), max_size=2).map(tuple),
 )
 RUN = LoadRun(
@@ -127,6 +128,15 @@ def test_a_damaged_folder_is_one_line(tmp_path: Path, name: str, content: str) -
     with pytest.raises(InputError, match=name.replace(".", r"\.")) as refused:
         run_folder.load(tmp_path / "r")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("row", [(float("nan"), 1), (-1.0, 1), (0.1, 0), (None, 1), (0.1, None)])
+def test_gaps_that_are_none_are_refused(tmp_path: Path, row: tuple[float | None, int | None]) -> None:
+    run_folder.save(tmp_path / "r", RUN, {})
+    table = pl.DataFrame([row], {"gap_s": pl.Float64, "count": pl.Int64}, orient="row")
+    table.write_parquet(tmp_path / "r" / "gaps.parquet")
+    with pytest.raises(InputError, match=r"gaps\.parquet is damaged"):
+        run_folder.load(tmp_path / "r")
 
 
 @pytest.mark.parametrize(

@@ -235,7 +235,9 @@ def test_slos(text: str, limits: tuple[Limit, ...]) -> None:
     assert slo_of(text) == limits
 
 
-@pytest.mark.parametrize("text", ["", "ttft", "ttft=fast", "ttfb=3ms", "ttft=0ms", "tpot=-3ms"])
+@pytest.mark.parametrize(
+    "text", ["", "ttft", "ttft=fast", "ttfb=3ms", "ttft=0ms", "tpot=-3ms", "e2e=1s,ttft=1s,ttft=2s"]
+)
 def test_bad_slos_say_what_is_right(text: str) -> None:
     with pytest.raises(InputError, match="--slo"):
         slo_of(text)

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twophase.meter.least_squares import Estimate, non_negative, t975
+from twophase.meter.least_squares import Estimate, t975
 from twophase.meter.ttft_curve import TtftFit, fit_ttft, ttft_at, ttft_between
+from twophase.non_negative import non_negative
 
 A, B, C = 25e-3, 0.1e-3, 1.5e-9  # 25 ms + 0.1 ms n + 1.5e-6 ms n²
 SEEDS = 60

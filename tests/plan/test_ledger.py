@@ -1,5 +1,6 @@
 """Nothing is simulated twice, and a folder's plan goes on where it was."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,9 @@ from plan_questions import SMALL, load, question
 
 from twophase.errors import InputError
 from twophase.plan.candidate import Candidate, Kind, Layout
-from twophase.plan.ledger import TRIALS, Ledger, fingerprint, open_folder
+from twophase.plan.ledger import ANSWER, ASKED, TRIALS, Ledger, fingerprint, open_folder
 from twophase.plan.slo import Kept, Slo
-from twophase.plan.trial import Trial
+from twophase.plan.trial import Trial, trial_as_dict
 from twophase.plan.workers import Piece, Try
 
 KIND = Kind(Layout("h100-sxm", "", "bf16", 1, 1, 1), 2048, 64)
@@ -61,6 +62,50 @@ def test_a_line_that_was_cut_off_is_simulated_again(tmp_path: Path) -> None:
     path.write_text("{}\n" + path.read_text())
     with pytest.raises(InputError, match="line 1"):
         Ledger(whole, tmp_path)
+
+
+GOOD: dict[str, Any] = {"key": "k", **trial_as_dict(trial(1))}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\xff\xfe{}",
+        b"[]",
+        b"5",
+        b"[" * 100_000,
+        json.dumps({**GOOD, "kept": "x"}).encode(),
+        json.dumps({**GOOD, "kept": {**GOOD["kept"], "share": None}}).encode(),
+        json.dumps({**GOOD, "kept": {**GOOD["kept"], "cut": 1}}).encode(),
+        json.dumps({**GOOD, "ttft_s": [0.1]}).encode(),
+        json.dumps({**GOOD, "ttft_s": ["a", "b"]}).encode(),
+        json.dumps({**GOOD, "busy_share": float("nan")}).encode(),
+        json.dumps({**GOOD, "finished": -1}).encode(),
+        json.dumps({**GOOD, "more": 1}).encode(),
+    ],
+)
+def test_what_others_wrote_in_it_is_named(tmp_path: Path, line: bytes) -> None:
+    good = json.dumps(GOOD).encode()
+    (tmp_path / TRIALS).write_bytes(good + b"\n")
+    assert Ledger(Counting(), tmp_path).known == {"k": trial(1)}
+    (tmp_path / TRIALS).write_bytes(good + b"\n" + line + b"\n")
+    with pytest.raises(InputError, match=r"trials\.jsonl(, line 2: no trial| is)"):
+        Ledger(Counting(), tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b"[" * 100_000])
+def test_a_damaged_question_is_named(tmp_path: Path, content: bytes) -> None:
+    open_folder(tmp_path / "a", question(), False)
+    (tmp_path / "a" / ASKED).write_bytes(content)
+    with pytest.raises(InputError, match=r"question\.json"):
+        open_folder(tmp_path / "a", question(), True)
+
+
+@pytest.mark.parametrize("name", [ASKED, TRIALS, ANSWER])
+def test_a_folder_in_a_file_s_place_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(InputError, match=f"{name} is a directory"):
+        open_folder(tmp_path, question(), True)
 
 
 def test_a_folder_is_of_one_question(tmp_path: Path) -> None:

@@ -201,6 +201,16 @@ def test_times_of_day_are_brought_to_utc(tmp_path: Path) -> None:
     assert found.arrival_s.tolist() == pytest.approx([0, 7200, 7200, 7201, 18000.5])
 
 
+@pytest.mark.parametrize("offset", ["+25:99", "-2400", "+05:60"])
+def test_no_clock_is_so_far_from_utc(tmp_path: Path, offset: str) -> None:
+    path = tmp_path / "zones.csv"
+    times = f"2024-05-10 00:00:00+14:00,1,1\n2024-05-10 00:00:00{offset},2,1\n"
+    path.write_text(f"TIMESTAMP,ContextTokens,GeneratedTokens\n{times}")
+    with pytest.raises(InputError, match=f"line 3: timestamp .*{offset[1:]}"):
+        read_trace(path)
+    assert read_trace(path, skip_bad=True).prompt_tokens.tolist() == [1]
+
+
 def test_lengths_need_no_times(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text("arrival_s,prompt_tokens,output_tokens\n?,10,20\n-4,11,21\n")

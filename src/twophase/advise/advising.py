@@ -188,10 +188,9 @@ def judged(
     said = why(known.lever, now, after)
     if made.rival is not None:
         other = tried(made.rival, made.load, slo, most=Rates(0.0, 0.0, 0)).figures  # at the load is enough
-        said += (
-            f"; {made.rival.devices} such devices as replicas of both give TTFT {duration(other.ttft_s)}, "
-            f"ITL {duration(other.itl_s)}"
-        )
+        ttft = "a queue that grows without bound" if other.grows else f"TTFT {duration(other.ttft_s)}"
+        devices = made.rival.devices
+        said += f"; {devices} such devices as replicas of both give {ttft}, ITL {duration(other.itl_s)}"
     if trial.figures.grows and not before.grows:
         said = f"the queue would grow without bound; {said}"
     return replace(
@@ -237,9 +236,4 @@ def noted(before: Trial) -> list[str]:
 
 def overload_of(before: Trial) -> str:
     growth = before.run.growth
-    if growth is None:
-        return ""
-    return (
-        f"The queue grows without bound: {growth.arriving_per_s:.3g} requests/s come, about "
-        f"{growth.served_per_s:.3g} are served. TTFT depends on how long that goes on"
-    )
+    return f"{growth}. TTFT depends on how long that goes on" if growth is not None else ""

@@ -1,12 +1,12 @@
 """The TTFT curve: three costs fitted to the measured prompts, and where it bends upward."""
 
 from collections.abc import Sequence
-from itertools import combinations
 from math import exp, log
 
 import numpy as np
 
 from twophase.advise.diagnosis import Bend, PrefillRow
+from twophase.non_negative import Floats, non_negative
 
 BEND_SHARE = 0.1  # the curve bends where attention's quadratic part reaches this share of the linear part
 
@@ -21,7 +21,7 @@ def fit_ttft(rows: Sequence[PrefillRow]) -> Bend:
     fitted = arithmetic if len(arithmetic) >= 3 else rows
     tokens = np.array([row.prompt_tokens for row in fitted], dtype=np.float64)
     seconds = np.array([row.ttft_s for row in fitted], dtype=np.float64)
-    overhead, linear, quadratic = non_negative_polynomial(tokens, seconds)
+    overhead, linear, quadratic = polynomial(tokens, seconds)
     bend = BEND_SHARE * linear / quadratic if quadratic > 0 else None
     return Bend(
         overhead_s=overhead,
@@ -38,25 +38,12 @@ def ttft_at(fit: Bend, tokens: float) -> float:
     return fit.overhead_s + fit.linear_s_per_token * tokens + fit.quadratic_s_per_token2 * tokens**2
 
 
-def non_negative_polynomial(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
-    """(a, b, c) >= 0 of the a + b·x + c·x² nearest to y in relative error.
-
-    Three unknowns have seven sets of non-zero ones: each is solved freely, and the best that is non-negative
-    is the exact answer.
-    """
-    scale = x.max()  # columns of one size keep the solve well conditioned
-    columns = np.stack([np.ones_like(x), x / scale, (x / scale) ** 2], axis=1) / y[:, None]
-    best, best_error = np.zeros(3), np.inf
-    for kept in ((1,), (0,), (2,), *combinations(range(3), 2), (0, 1, 2)):
-        if len(kept) > len(x):
-            continue
-        found = np.linalg.lstsq(columns[:, kept], np.ones_like(y), rcond=None)[0]
-        error = float(np.sum((columns[:, kept] @ found - 1) ** 2))
-        # a further term must earn its place: rounding alone is no reason for it
-        if np.all(found >= 0) and error < best_error - 1e-15:
-            best, best_error = np.zeros(3), error
-            best[list(kept)] = found
-    return float(best[0]), float(best[1] / scale), float(best[2] / scale**2)
+def polynomial(x: Floats, y: Floats) -> tuple[float, float, float]:
+    """(a, b, c) >= 0 of the a + b·x + c·x² nearest to y in relative error; of one point, b alone."""
+    scale = float(x.max())  # columns of one size keep the solve well conditioned
+    columns = np.stack([x / scale, np.ones_like(x), (x / scale) ** 2], axis=1) / y[:, None]
+    linear, overhead, quadratic = non_negative(columns, np.ones((1, len(y))))[0].tolist()
+    return overhead, linear / scale, quadratic / scale**2
 
 
 def compute_bound_from(rows: Sequence[PrefillRow]) -> float:

@@ -4,7 +4,6 @@ import gc
 import io
 import os
 import pickle
-import signal
 import sys
 import warnings
 from collections.abc import Iterable
@@ -14,6 +13,7 @@ from typing import Annotated
 import typer
 
 from twophase import __version__
+from twophase.ending import INTERRUPTED, ended_by, sigterm_as_ctrl_c
 from twophase.errors import InputError
 
 # A verb is a function in a module of its name, which imports light things at its top.
@@ -22,7 +22,6 @@ VERBS = (
     *("lint", "model", "phases", "plan", "probe", "report", "serve", "simulate", "tokenize"),
 )
 
-INTERRUPTED = 128 + signal.SIGINT
 LONGEST_LINE = 600  # of an error's letters
 
 # What imports make lives on: looking for garbage among it takes a tenth of a short verb's time.
@@ -48,9 +47,10 @@ def main() -> None:
             )  # a terminal that can't show a letter still gets the rest
     if len(sys.argv) == 1:
         sys.argv.append("--help")
-    register([verb for verb in VERBS if verb == sys.argv[1]] or VERBS)
     try:
-        status = app(standalone_mode=False)
+        with sigterm_as_ctrl_c():
+            register([verb for verb in VERBS if verb == sys.argv[1]] or VERBS)
+            status = app(standalone_mode=False)
     except InputError as error:
         fail(str(error), 2)
     except BrokenPipeError:  # the reader went away: `twophase phases | head`
@@ -69,8 +69,10 @@ def main() -> None:
             raise
         fail(error.format_message(), 2)
     if status == INTERRUPTED:
-        print(file=sys.stderr)  # behind the terminal's ^C
-        fail("interrupted", INTERRUPTED)
+        said, status = ended_by()
+        if status == INTERRUPTED:
+            print(file=sys.stderr)  # behind the terminal's ^C
+        fail(said, status)
     sys.exit(status or 0)
 
 

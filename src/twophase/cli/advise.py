@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from twophase.cli.advise_options import load_of, measured_notes, require_sound
+from twophase.cli.advise_options import load_of, require_sound, seen_notes, seen_of
 from twophase.cli.deployment import (
     DescribedModel,
     DpOption,
@@ -120,7 +120,7 @@ def advise(
     paths = {"trace": trace, "run": run, "counters": counters, "calibration": calibration}
     values = {**context.params, **paths, "hardware": hardware}
     require_sound(values, {name for name in values if from_user(context, name)})
-    limits = limits_of(slo)
+    limits, seen = limits_of(slo), seen_of(values)
     load, notes = load_of(values)
     with progress_bar() as report, simulator_shown(report):
         from twophase.advise.advising import advise as weigh
@@ -136,7 +136,7 @@ def advise(
         )
     from dataclasses import replace
 
-    own = replace(own, notes=(*measured_notes(values, own), *own.notes, *notes))
+    own = replace(own, notes=(*seen_notes(seen, own), *own.notes, *notes))
     show(own, json=json, plain=plain)
     return 0
 

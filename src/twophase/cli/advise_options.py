@@ -3,11 +3,11 @@
 import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from twophase.cli.options import positive, require_one_form
 from twophase.errors import InputError, damaged, require_regular
-from twophase.units import duration, times
+from twophase.units import duration, plural, times
 
 if TYPE_CHECKING:
     from twophase.advise.advising import Advising
@@ -24,6 +24,7 @@ COUNTS = (
 RECORDED = ("trace", "run", "counters")
 BY_HAND = ("prompt_tokens", "output_tokens", "rate", "concurrency")
 WINDOW = "`twophase counters --json` writes one"
+PREDICTED = ("ttft", "tpot", "e2e")
 FAR = 1.5  # times what is predicted: then something else is wrong
 
 
@@ -109,7 +110,7 @@ def window_load(path: Path, shared: float | None) -> tuple["Load", list[str]]:
     if not isinstance(entry, dict) or "window_s" not in entry:
         raise InputError(f"{path} is no window of counters: {WINDOW}")
     if isinstance(entry.get("models"), list):
-        raise InputError(f"{path} has {len(entry['models'])} models: give one's own window")
+        raise InputError(f"{path} has {plural(len(entry['models']), 'model')}: give one's own window")
     found = {
         name: amount(path, entry, name)
         for name in ("window_s", "requests", "prompt_tokens", "generation_tokens")
@@ -142,27 +143,42 @@ def amount(path: Path, entry: Mapping[str, Any], name: str) -> float:
     return float(value)
 
 
-def measured_notes(values: Mapping[str, Any], own: "Advising") -> list[str]:
-    """What was measured, or simulated before, beside what is predicted."""
-    found: dict[str, float] = {}
-    notes = []
-    simulated = ""
-    if values["run"] is not None:
-        found, simulated = from_run(values["run"])
-        here = devices_of(own.setup)
-        if simulated and simulated != here:
-            found = {}
-            notes.append(f"The run was simulated on {simulated}, this is {here}: its times are not compared")
+class Seen(NamedTuple):
+    """Seconds by metric: what the user measured, what a run's requests took, and where that was simulated."""
+
+    by_hand: Mapping[str, float]
+    of_run: Mapping[str, float]
+    simulated: str  # its devices; empty: it was measured
+
+
+def seen_of(values: Mapping[str, Any]) -> Seen:
+    """What is to be held against the prediction; InputError where it can't be."""
     by_hand: dict[str, float] = {}
     if values["measured"] is not None:
         from twophase.meter.goodput import slo_of
 
-        by_hand = {each.metric: each.seconds for each in slo_of(values["measured"], "--measured")}
-    predicted = {"ttft": own.before.ttft_s, "tpot": own.before.itl_s, "e2e": own.before.e2e_s}
-    for metric, seconds in (found | by_hand).items():
-        if metric not in predicted:
-            raise InputError(f"--measured {metric}: give {', '.join(predicted)}")
-        again = bool(simulated) and metric not in by_hand
+        text = values["measured"]
+        by_hand = {each.metric: each.seconds for each in slo_of(text, "--measured")}
+        if unknown := [metric for metric in by_hand if metric not in PREDICTED]:
+            raise InputError(f"--measured {text}: give {', '.join(PREDICTED)}, not {unknown[0]}")
+    of_run, simulated = from_run(values["run"]) if values["run"] is not None else ({}, "")
+    return Seen(by_hand, of_run, simulated)
+
+
+def seen_notes(seen: Seen, own: "Advising") -> list[str]:
+    """What was measured, or simulated before, beside what is predicted."""
+    notes, of_run, here = [], seen.of_run, devices_of(own.setup)
+    if seen.simulated and seen.simulated != here:
+        of_run = {}
+        notes.append(f"The run was simulated on {seen.simulated}, this is {here}: its times are not compared")
+    predicted = dict(zip(PREDICTED, (own.before.ttft_s, own.before.itl_s, own.before.e2e_s), strict=True))
+    for metric, seconds in {**of_run, **seen.by_hand}.items():
+        if metric != "tpot" and own.before.grows:
+            notes.append(
+                f"{metric.upper()} of {duration(seconds)} is not compared: here it grows with the queue"
+            )
+            continue
+        again = bool(seen.simulated) and metric not in seen.by_hand
         notes.append(beside_predicted(metric, seconds, predicted[metric], again))
     return notes
 

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from twophase.ending import INTERRUPTED
 from twophase.errors import InputError
 
 if TYPE_CHECKING:
     from twophase.meter.plan import Plan
     from twophase.meter.records import LoadRun
 
-INTERRUPTED, BROKEN = 130, 1
+BROKEN = 1
 
 
 def keeping_place(out: Path | None) -> Path:

@@ -12,13 +12,14 @@ from twophase.cli.bench_end import keeping_place
 from twophase.cli.needs import needs
 from twophase.cli.options import positive, require_one_form, require_writable, write
 from twophase.cli.progress import progress_bar
+from twophase.ending import INTERRUPTED
 from twophase.errors import InputError
 
 if TYPE_CHECKING:
     from twophase.meter.floors import Floors
     from twophase.report.bench_curves import ServerDiagnosis
 
-INTERRUPTED, BROKEN = 130, 1
+BROKEN = 1
 
 OfServerOption = Annotated[
     str | None,

@@ -127,9 +127,10 @@ def plan(
     found = answered(question, out, processes, ray)
     name = Path(model).name if "/" in model else model
     if out is not None:
+        from twophase.plan.ledger import ANSWER
         from twophase.report.plan_json import to_json
 
-        (out / "plan.json").write_text(to_json(found, name, model) + "\n", encoding="utf-8")
+        (out / ANSWER).write_text(to_json(found, name, model) + "\n", encoding="utf-8")
     if html is not None:
         from twophase.report.plan_html import page
 

@@ -5,19 +5,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twophase.cli.options import positive, require_one_form
+from twophase.cli.simulate_options import MOST
 from twophase.errors import InputError, nearest
+from twophase.hardware.cores import cores
 
 if TYPE_CHECKING:
     from twophase.hardware.accelerator import Accelerator
 
 LARGEST = 1_000_000
+PROCESSES = 4  # for each core: each takes a few hundred megabytes
 
 
 def require_plannable(values: Mapping[str, Any]) -> None:
     require_one_form(values["json"], values["plain"])
     if values["resume"] and values["out"] is None:
         raise InputError("--resume goes on with a run folder: give it with -o DIR")
-    for name in ("processes", "max_gpus", "context_length"):
+    most = PROCESSES * cores()
+    if values["processes"] is not None and not 1 <= values["processes"] <= most:
+        raise InputError(f"--processes {values['processes']}: this machine's cores bear 1 to {most}")
+    for name in ("max_gpus", "context_length"):
         if values[name] is not None and not 1 <= values[name] <= 100 * LARGEST:
             raise InputError(f"--{name.replace('_', '-')} {values[name]}: a whole number, 1 or more")
     if values["ray"] is not None and values["processes"] is not None:
@@ -38,9 +44,12 @@ def words_of(option: str, text: str, known: Collection[str] | None = None) -> tu
 
 def numbers_of(option: str, text: str) -> tuple[int, ...]:
     found = words_of(option, text)
+    most = MOST.get(option.removeprefix("--").replace("-", "_"), LARGEST)
     for each in found:
-        if not each.isdecimal() or not 1 <= int(each) <= LARGEST:
-            raise InputError(f"{option} {text}: give whole numbers with commas between them, like 1,2,4")
+        if not each.isdecimal() or not 1 <= int(each) <= most:
+            raise InputError(
+                f"{option} {text}: give whole numbers from 1 to {most:,} with commas between them, like 1,2,4"
+            )
     return tuple(sorted(map(int, found)))
 
 
@@ -59,7 +68,7 @@ def prices_of(
 
     own: dict[str, float] = {}
     for each in given:
-        name, _, number = each.rpartition("=")
+        name, _, number = each.partition("=")
         try:
             usd = float(number)
         except ValueError:

@@ -55,10 +55,21 @@ def report(
 
         limits = slo_of(slo) if slo is not None else ()
         runs = [load(folder) for folder in folders]
+    require_judged(runs, limits)
     if len(runs) > 1:
         compare_all(folders, runs, limits, gpus, json=json, plain=plain)
     else:
         show_one(runs[0], limits, gpus, definitions, html, json=json, plain=plain, vllm_block=vllm_block)
+
+
+def require_judged(runs: "list[LoadRun]", limits: "tuple[Limit, ...]") -> None:
+    """InputError where a simulated run doesn't know what a limit is on."""
+    from twophase.report.bench_rows import simulated
+
+    if any(map(simulated, runs)):
+        from twophase.report.simulation_summary import require_known
+
+        require_known(limits)
 
 
 def show_one(

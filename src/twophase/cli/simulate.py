@@ -203,8 +203,10 @@ def simulate(
     limits: tuple[Limit, ...] = ()
     if slo is not None:
         from twophase.meter.goodput import slo_of
+        from twophase.report.simulation_summary import require_known
 
         limits = slo_of(slo)
+        require_known(limits)
     began = time.perf_counter()
     run, compiled = simulated(values, workload_of(values), split)
     took = time.perf_counter() - began
@@ -245,7 +247,7 @@ def show(own: "Simulation", *, json: bool, plain: bool) -> None:
 
 def say_end(own: "Simulation", took_s: float, compiled: bool, out: Path | None, html: Path | None) -> None:
     """On stderr: it differs from run to run."""
-    from twophase.units import count, duration
+    from twophase.units import duration, plural
 
     if out is not None:
         print(f"\nThe run: {out}")
@@ -254,7 +256,7 @@ def say_end(own: "Simulation", took_s: float, compiled: bool, out: Path | None, 
     run = own.run
     first = ", the loops' compilation included" if compiled else ""
     print(
-        f"twophase: {count(len(run.workload))} requests, {duration(run.ended_s)} simulated in "
+        f"twophase: {plural(len(run.workload), 'request')}, {duration(run.ended_s)} simulated in "
         f"{duration(took_s)}{first}",
         file=sys.stderr,
     )

@@ -19,6 +19,7 @@ LONGEST = 10_000_000  # tokens of a prefix
 MOST_DRAFTS = 64
 SLOWEST = 1e-9  # requests a second
 MOST = {  # what else takes too much memory
+    "requests": 20_000_000,  # 1.2 kB each
     "replicas": 1024,  # 4 MB each
     "max_sequences": 65_536,
     "max_tokens_per_pass": 1 << 22,
@@ -190,8 +191,10 @@ def workload_of(values: Mapping[str, Any]) -> "Workload":
     )
     if values["duration"] is not None and most is None:
         most = max(1, round(values["rate"] * values["duration"] * 1.5) + 100) * recipe.turns
-        if most > LARGEST:
-            raise InputError(f"--duration {values['duration']:g} at that rate is over {LARGEST:,} requests")
+        if most > MOST["requests"]:
+            raise InputError(
+                f"--duration {values['duration']:g} at that rate is over {MOST['requests']:,} requests"
+            )
     return until(synthetic(recipe, most or REQUESTS, seed), values)
 
 

@@ -1,6 +1,7 @@
 """The simulation that options of `simulate` describe, with its progress."""
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from twophase.cli.deployment import loaded
@@ -8,8 +9,11 @@ from twophase.cli.fit import bytes_of
 from twophase.cli.progress import progress_bar, simulator_shown
 from twophase.cli.serving_options import calibration_of
 from twophase.cli.simulate_options import group_of, number_of
+from twophase.errors import InputError
 
 if TYPE_CHECKING:
+    from twophase.cost.parallel import Plan
+    from twophase.model.spec import ModelSpec
     from twophase.simulate.outcome import Run
     from twophase.workload.workload import Workload
 
@@ -25,7 +29,10 @@ def simulated(
     from twophase.simulate.run import Split, link_between, simulate
     from twophase.simulate.running import Wire
 
+    model = loaded(values["model"], values["weights"])
     groups = [group_of(each, values["hardware"]) for each in values["pool"]]
+    for said, group in zip(values["pool"], groups, strict=True):
+        require_dealt(model.spec, group.plan, {"--": ""}, f"--pool {said}: ")
     apart = bool(groups) and groups[0].role != "both"
     accelerator = groups[0].accelerator if groups else load_accelerator(values["gpu"], values["hardware"])
     wire = None if values["link"] is None else link_of(values["link"], accelerator)
@@ -34,6 +41,9 @@ def simulated(
     if split is not None:
         prefill_tp = values["prefill_tp"]
         prefill_plan = None if prefill_tp is None else Plan(prefill_tp, plan.pp, plan.ep, plan.dp)
+        if prefill_plan is not None:
+            require_dealt(model.spec, plan, {})
+            require_dealt(model.spec, prefill_plan, {"--tp": "--prefill-tp"})
         parted = Split(
             prefill=split[0],
             decode=split[1],
@@ -49,7 +59,7 @@ def simulated(
             report(f"{simulated_s:,.0f} s simulated, {rate:,.0f} requests/s", done / max(of, 1))
 
         run = simulate(
-            loaded(values["model"], values["weights"]),
+            model,
             groups or accelerator,
             workload,
             values["preset"] if values["policy"] is None else values["policy"],
@@ -79,3 +89,16 @@ def simulated(
             show=say,
         )
     return run, bool(compiled)
+
+
+def require_dealt(spec: "ModelSpec", plan: "Plan", names: Mapping[str, str], before: str = "") -> None:
+    """InputError as `require_divisible` says it, by the names of the options that made the plan."""
+    from twophase.cost.parallel import require_divisible
+
+    try:
+        require_divisible(spec, plan)
+    except InputError as error:
+        said = str(error)
+        for name, here in names.items():
+            said = said.replace(name, here)
+        raise InputError(f"{before}{said}") from None

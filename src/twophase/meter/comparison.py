@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from twophase.meter.latency import Since, e2e_s, gaps_s, ttft_s
-from twophase.meter.least_squares import Estimate, Floats
+from twophase.meter.least_squares import Estimate
 from twophase.meter.records import LoadRun, Reply
+from twophase.non_negative import Floats
 
 RESAMPLES = 1000
 MOST_VALUES = 20_000_000  # drawn for one metric: fewer resamples of a long run

@@ -41,7 +41,7 @@ class Goodput:
 
 def slo_of(text: str, option: str = "--slo") -> tuple[Limit, ...]:
     """ttft=500ms,tpot=30ms; a number without a unit is in seconds, where it may be."""
-    limits = []
+    limits: list[Limit] = []
     for part in filter(None, map(str.strip, text.split(","))):
         found = re.fullmatch(r"([a-z0-9]+)\s*(?:=|<=|<|:)\s*([0-9]*\.?[0-9]+)\s*(us|µs|ms|s|)", part.lower())
         if found is None:
@@ -56,6 +56,8 @@ def slo_of(text: str, option: str = "--slo") -> tuple[Limit, ...]:
             raise InputError(
                 f"{option} {text}: {metric}={number} would be {number} seconds: say {number}ms, or {number}s"
             )
+        if metric in (each.metric for each in limits):
+            raise InputError(f"{option} {text}: {metric} has two limits, give one of them")
         limits.append(Limit(metric, float(number) * UNITS[unit]))
     if not limits:
         raise InputError(f"{option} {text!r}: give limits as ttft=500ms,tpot=30ms")

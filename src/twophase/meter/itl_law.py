@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twophase.meter.least_squares import Estimate, Floats, non_negative, resampled, solve
+from twophase.meter.least_squares import Estimate, resampled, solve
 from twophase.meter.ttft_curve import NOISY, RESAMPLES, ratio, turning
+from twophase.non_negative import Floats, non_negative
 
 FEWEST = 4  # points
 

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from twophase.ending import note
+
 POLLED_EVERY_S = 0.1
 
 
@@ -28,12 +30,17 @@ def interrupts(called: Callable[[], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+
+    def hear(number: int) -> None:
+        note(number)
+        called()
+
     loop = asyncio.get_running_loop()
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     caught = []
     for each in before:
         try:
-            loop.add_signal_handler(each, called)
+            loop.add_signal_handler(each, hear, each)
         except (NotImplementedError, RuntimeError, ValueError):  # not on this platform
             continue
         caught.append(each)

@@ -145,3 +145,5 @@ class LoadRun:
     open_loop: bool = False  # calls had times of their own: the headline counts from `due_s`
     first_cohort: tuple[int, ...] = ()  # numbers of the calls that filled a closed loop: no steady state yet
     steady: tuple[tuple[str, float, float], ...] = ()  # (point, from, to) while its load stood at full height
+    # (seconds, how often) of all requests' gaps together, where no single tokens are kept: a simulated run's
+    gaps: tuple[tuple[float, int], ...] = field(default=(), repr=False)

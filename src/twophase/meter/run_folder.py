@@ -1,4 +1,7 @@
-"""A run on disk: run.json to repeat it, requests.parquet and events.parquet to compute anything from it."""
+"""A run on disk: run.json to repeat it, requests.parquet and events.parquet to compute anything from it.
+
+Where no single tokens are kept, gaps.parquet has how long gaps were, and how often.
+"""
 
 import json
 import os
@@ -25,6 +28,7 @@ PACKAGES = ("httptools", "uvloop", "numpy", "polars")
 TEXTS = ("point", "outcome", "reason", "token_source", "finish_reason")
 COUNTS = ("number", "status", "prompt_tokens", "cached_tokens", "asked_tokens")
 NOT_COLUMNS = ("events", "server_times")
+GAP_COLUMNS: dict[str, Kind] = {"gap_s": "number", "count": "integer"}
 EVENT_COLUMNS: dict[str, Kind] = {"number": "integer", "at_s": "number", "kind": "text", "tokens": "number"}
 ESCAPED = "backslashreplace"  # what is no Unicode, of a path: as JSON writes it
 ROWS = 1 << 15  # events of a row group
@@ -71,6 +75,7 @@ def load(folder: Path) -> LoadRun:
             open_loop=document["open_loop"],
             first_cohort=tuple(document["first_cohort"]),
             steady=tuple((point, begin, end) for point, begin, end in document["steady"]),
+            gaps=read_gaps(folder / "gaps.parquet"),
         )
         require_kinds(run)
     return run
@@ -152,6 +157,9 @@ def write_tables(folder: Path, run: LoadRun) -> None:
         [[*rows, times, counts]] if run.replies else [],
     )
     write_parquet(folder / "events.parquet", EVENT_COLUMNS, event_groups(run.replies))
+    if run.gaps:
+        gaps = [list(each) for each in zip(*run.gaps, strict=True)]
+        write_parquet(folder / "gaps.parquet", GAP_COLUMNS, [gaps])
 
 
 def request_columns() -> dict[str, Kind]:
@@ -207,6 +215,19 @@ def read_tables(folder: Path) -> tuple[Reply, ...]:
         if begin != len(events):
             raise ValueError(f"{begin} events expected, {len(events)} in events.parquet")
     return tuple(replies)
+
+
+def read_gaps(path: Path) -> tuple[tuple[float, int], ...]:
+    """None where single tokens were kept instead."""
+    if not path.exists():
+        return ()
+    table = read_parquet(path)
+    require_columns(path, table, GAP_COLUMNS)
+    found = tuple(table.select(*GAP_COLUMNS).iter_rows())
+    with damaged(path):
+        if not all(0 <= seconds < float("inf") and number > 0 for seconds, number in found):
+            raise ValueError("gaps from 0 s on, and how often each, are expected")
+    return found
 
 
 def pairs(rows: list[list[str]]) -> tuple[tuple[str, str], ...]:

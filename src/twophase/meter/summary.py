@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from twophase.meter.distribution import Distribution, distribution, weighted_mean
+from twophase.meter.distribution import Distribution, distribution, weighted, weighted_mean
 from twophase.meter.goodput import Goodput, Limit, goodput
 from twophase.meter.latency import (
     Since,
@@ -149,12 +149,15 @@ def _summary(
     other: Since = "due" if since == "sent" else "sent"
     outcomes = Counter(each.outcome for each in replies)
     reasons = Counter((each.outcome, each.reason) for each in replies if each.outcome != "finished")
+    own = latencies(steady, since)
+    if run.gaps:
+        own = replace(own, gap=kept_gaps(run))
     return Summary(
         point=point,
         since=since,
         outcomes=tuple((kind, outcomes[kind]) for kind in OUTCOMES),
         reasons=tuple((kind, reason, number) for (kind, reason), number in reasons.most_common()),
-        latencies=latencies(steady, since),
+        latencies=own,
         other_ttft=distribution(ttft_s(each, other) for each in steady),
         other_e2e=distribution(e2e_s(each, other) for each in steady),
         first_cohort=latencies(apart, since) if apart else None,
@@ -208,6 +211,13 @@ def latencies(replies: Sequence[Reply], since: Since) -> Latencies:
         queue=over(queue_s),
         queue_share=over(queue_share),
     )
+
+
+def kept_gaps(run: LoadRun) -> Distribution | None:
+    """Of all requests, the first cohort's among them."""
+    import numpy as np
+
+    return weighted(*np.array(run.gaps, np.float64).reshape(-1, 2).T)
 
 
 def whole_throughput(finished: Sequence[Reply], window_s: float, gpus: int | None) -> Throughput:

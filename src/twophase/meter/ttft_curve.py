@@ -12,16 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from twophase.meter.least_squares import (
-    Estimate,
-    Floats,
-    Solution,
-    interval,
-    non_negative,
-    resampled,
-    solve,
-    t975,
-)
+from twophase.meter.least_squares import Estimate, Solution, interval, resampled, solve, t975
+from twophase.non_negative import Floats, non_negative
 
 Form = Literal["polynomial", "floored"]
 BEND_SHARE = 0.1  # the curve bends where its quadratic part reaches this share of the linear part

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from twophase.errors import InputError
+from twophase.errors import InputError, damaged, require_regular
 from twophase.plan.candidate import Candidate, key_of
 from twophase.plan.question import Question
 from twophase.plan.trial import Trial, trial_as_dict, trial_from
 from twophase.plan.workers import Try, Work
 
-TRIALS, ASKED = "trials.jsonl", "question.json"
+TRIALS, ASKED, ANSWER = "trials.jsonl", "question.json", "plan.json"
 
 
 class Ledger:
@@ -44,7 +44,8 @@ def read_trials(folder: Path) -> dict[str, Trial]:
     if not path.exists():
         return {}
     found: dict[str, Trial] = {}
-    lines = path.read_text(encoding="utf-8").split("\n")
+    with damaged(path):
+        lines = path.read_text(encoding="utf-8").split("\n")
     for number, line in enumerate(lines, 1):
         if not line:
             continue
@@ -52,7 +53,7 @@ def read_trials(folder: Path) -> dict[str, Trial]:
             content: dict[str, Any] = json.loads(line)
             key = content.pop("key")
             found[key] = trial_from(content)
-        except (json.JSONDecodeError, KeyError, AttributeError):
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
             if number == len(lines):  # without its end of line
                 break
             raise InputError(f"{path}, line {number}: no trial of a plan") from None
@@ -64,14 +65,14 @@ def read_trials(folder: Path) -> dict[str, Trial]:
 def open_folder(folder: Path, question: Question, resume: bool) -> None:
     """InputError where it holds another question's trials, or any without --resume."""
     asked = folder / ASKED
+    for name in (ASKED, TRIALS, ANSWER):
+        require_regular(folder / name)
     mark = fingerprint(question)
     if asked.exists():
         if not resume:
             raise InputError(f"-o {folder} holds a plan: give --resume to go on with it, or another folder")
-        try:
+        with damaged(asked):
             before = json.loads(asked.read_text(encoding="utf-8")).get("fingerprint")
-        except (json.JSONDecodeError, AttributeError):
-            raise InputError(f"{asked} is damaged: give another folder") from None
         if before != mark:
             raise InputError(
                 f"-o {folder} holds a plan of another question (options, workload or version): "

@@ -12,6 +12,9 @@ from twophase.plan.setups import Setups
 from twophase.simulate.steady import passes_of, queueing_of
 from twophase.simulate.steady_loop import Load, solve
 
+# Queueing is fitted to measured serving, which an engine without host overheads has none of: this one's rules
+# are nearest to its own, and the guess orders alike
+UNMEASURED = {"none": "vllm"}
 CLIENTS = np.geomspace(1, 2048, 24)  # of one replica
 
 
@@ -36,9 +39,8 @@ def e2e_guess_s(setups: Setups, kind: Kind, counts: Sequence[int]) -> tuple[floa
     )
     passes = passes_of(pool.estimate.times)
     engine = setups.question.preset.engine
-    found = solve(
-        passes, passes, load, queueing_of("vllm" if engine == "none" else engine, False, False, False)
-    )
+    measured = UNMEASURED.get(engine, engine)
+    found = solve(passes, passes, load, queueing_of(measured, False, False, False))
     whole = found.ttft_s + np.maximum(output - 1, 0) * found.tpot_s
     rates = np.maximum.accumulate(CLIENTS / whole)
     asked = workload.rate / np.asarray(counts, np.float64)

@@ -5,12 +5,11 @@ from dataclasses import replace
 
 from twophase.calibration.estimate import Estimate, estimate
 from twophase.cost.deployment import Deployment, deployed
-from twophase.fit.fit import Fit, fit
-from twophase.fit.serving import Serving
+from twophase.fit.fit import Fit
 from twophase.plan.candidate import Kind, Layout
 from twophase.plan.question import Question
 from twophase.scheduler.request import Limits
-from twophase.simulate.pools import BLOCK_SIZE, Pool, kv_tokens, table_length
+from twophase.simulate.pools import Pool, Sizes, blocks_of, fit_of, limits_of
 from twophase.simulate.workload_arrays import Role
 
 KEPT = 400  # layouts: some 300 kB each
@@ -44,19 +43,10 @@ class Setups:
         )
 
     def limits_of(self, kind: Kind) -> tuple[Fit, Limits] | None:
-        found = self.fit(kind)
+        found, workload = self.fit(kind), self.question.workload
         if not found.fits:
             return None
-        workload = self.question.workload
-        limits = Limits(
-            blocks=max(1, kv_tokens(found, workload) // BLOCK_SIZE),
-            context_length=table_length(workload, found.settings.max_model_len),
-            max_sequences=kind.max_sequences,
-            max_tokens=kind.max_tokens,
-            block_size=BLOCK_SIZE,
-            prefix_cache=self.question.prefix_cache,
-        )
-        return found, limits
+        return found, limits_of(found, workload, max(1, blocks_of(found, workload)))
 
     def pools(self, kind: Kind, count: int, role: Role) -> Pool:
         """RuntimeError where it doesn't fit: such a kind is no candidate."""
@@ -66,21 +56,14 @@ class Setups:
         return replace(found, count=count, role=role)
 
     def fit(self, kind: Kind) -> Fit:
-        at = kind.layout
-        return fit(
-            self.question.models[at.weights],
-            self.question.accelerators[at.gpu],
-            Serving(
-                engine=self.question.preset.memory,
-                plan=at.plan,
-                kv=at.kv,
-                max_model_len=self.question.context_length,
-                max_num_batched_tokens=kind.max_tokens,
-                max_num_seqs=kind.max_sequences,
-                block_size=BLOCK_SIZE,
-                prefix_caching=self.question.prefix_cache,
-            ),
+        at, own = kind.layout, self.question
+        sizes = Sizes(
+            max_tokens=kind.max_tokens,
+            max_sequences=kind.max_sequences,
+            context_length=own.context_length,
+            prefix_cache=own.prefix_cache,
         )
+        return fit_of(own.models[at.weights], own.accelerators[at.gpu], own.preset, at.plan, at.kv, sizes)
 
     def deployment(self, at: Layout) -> Deployment:
         return deployed(self.question.models[at.weights], at.plan, at.kv)

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from twophase.errors import InputError
 from twophase.plan.candidate import Candidate
 from twophase.plan.setups import Setups
 from twophase.plan.slo import Kept, Slo, kept_by, lost_by
@@ -101,10 +100,17 @@ def trial_as_dict(own: Trial) -> dict[str, Any]:
 
 
 def trial_from(content: dict[str, Any]) -> Trial:
-    """InputError where it is none."""
-    try:
-        rest = {**content, "kept": Kept(**content["kept"])}
-        rest["ttft_s"], rest["tpot_s"] = tuple(content["ttft_s"]), tuple(content["tpot_s"])
-        return Trial(**rest)
-    except (KeyError, TypeError):
-        raise InputError("the run folder holds a trial that is none") from None
+    """TypeError, ValueError or KeyError where it is none: others may have written in a run folder."""
+    rest = {**content, "kept": Kept(**content["kept"])}
+    for name in ("ttft_s", "tpot_s"):
+        middle, tail = content[name]
+        rest[name] = (middle, tail)
+    own = Trial(**rest)
+    switches, kept = (own.kept.grows, own.kept.cut), own.kept
+    seconds = (kept.ttft_s, kept.tpot_s, kept.e2e_s, *own.ttft_s, *own.tpot_s)
+    for number in (kept.share, *seconds, own.busy_share, own.output_tokens_per_s, own.finished):
+        if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0:
+            raise ValueError(f"{number!r} is no figure")
+    if not all(isinstance(each, bool) for each in switches):
+        raise TypeError(f"{switches} are no switches")
+    return own

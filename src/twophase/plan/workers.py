@@ -98,19 +98,23 @@ def local(question: Question, processes: int) -> Iterator[Work]:
 
 @contextmanager
 def ended_in_order() -> Iterator[None]:
-    """Whom SIGTERM ends within, goes as after an exception: its processes and their semaphores, too."""
+    """Whom SIGTERM ends within, goes as after an exception: its processes and their semaphores, too.
+
+    Where somebody listens already, as the command line does, it is theirs to raise one.
+    """
 
     def leave(number: int, frame: object) -> None:
         raise SystemExit(128 + number)
 
-    if threading.current_thread() is not threading.main_thread():  # elsewhere no signal is heard
+    alone = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not alone or threading.current_thread() is not threading.main_thread():  # elsewhere none is heard
         yield
         return
-    before = signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGTERM, leave)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from twophase.advise.figures import GOOD
 from twophase.report.bench_terminal import HEAD, as_text, heading, note_lines, show, table
 from twophase.report.simulation import KNOWN
 from twophase.report.wording import price_of, turned_on
-from twophase.units import count, duration, percent, significant, times
+from twophase.units import count, duration, percent, plural, significant, times
 
 NAMES: dict[Aim, str] = {
     "ttft": "TTFT",
@@ -98,7 +98,7 @@ def phase_rows(own: Advising) -> Iterable[tuple[str, ...]]:
 def figure_words(own: Advising) -> Iterable[str]:
     made = own.before
     if made.grows:
-        yield f"TTFT grows with the queue ({duration(made.ttft_s)} over {count(own.requests)} requests)"
+        yield f"TTFT grows with the queue ({duration(made.ttft_s)} over {plural(own.requests, 'request')})"
     else:
         yield f"TTFT {duration(made.ttft_s)} (p99 {duration(made.ttft_p99_s)})"
     yield f"ITL {duration(made.itl_s)} (p99 {duration(made.gap_p99_s)})"

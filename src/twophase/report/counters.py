@@ -9,7 +9,7 @@ from twophase.counters.picture import Picture, Times
 from twophase.counters.reading import Reading
 from twophase.counters.share import SAID, Share
 from twophase.report.aligned import aligned
-from twophase.units import count, duration, percent, quantity, significant
+from twophase.units import count, duration, percent, plural, quantity, significant
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -66,7 +66,7 @@ def lines(own: Reading) -> Iterator[Line]:
 def head(own: Picture) -> str:
     known = own.covered_s if own.covered_s is not None else own.window_s
     window = f"{known:,.4g} s" if known is not None else "a window of unknown length"
-    requests = f"; {count(own.requests)} requests finished" if own.requests is not None else ""
+    requests = f"; {plural(own.requests, 'request')} finished" if own.requests is not None else ""
     return f"{own.title}  {own.model + ', ' if own.model else ''}{window}{requests}"
 
 

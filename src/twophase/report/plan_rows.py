@@ -7,7 +7,7 @@ from twophase.plan.answer import DEARER, MORE, TRIALS, Answer, Change, Near
 from twophase.plan.candidate import Candidate, Kind
 from twophase.plan.search import Best
 from twophase.plan.slo import Slo
-from twophase.units import count, duration, percent, significant
+from twophase.units import count, duration, percent, plural, significant
 
 LOST = {
     "memory": "weights, reserve and one sequence don't fit its memory",
@@ -80,7 +80,7 @@ def slo_words(own: Slo) -> str:
 def load_words(own: Answer) -> str:
     load = own.question.workload
     return (
-        f"{count(len(load))} requests at {significant(load.rate) if load.rate else '0'}/s, "
+        f"{plural(len(load), 'request')} at {significant(load.rate) if load.rate else '0'}/s, "
         f"{count(float(load.prompt_tokens.mean()))} prompt and "
         f"{count(float(load.output_tokens.mean()))} output tokens on average"
     )

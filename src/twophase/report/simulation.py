@@ -15,7 +15,7 @@ from twophase.report.simulation_activity import Activity, activity_of
 from twophase.report.simulation_summary import NO_LAG, full_height, summarise
 from twophase.simulate.outcome import Run
 from twophase.simulate.workload_arrays import Role
-from twophase.units import count, duration, percent, significant
+from twophase.units import duration, percent, plural
 from twophase.workload.reuse import DEFINITION, reuse_of
 
 if TYPE_CHECKING:
@@ -109,12 +109,12 @@ def notes(own: Simulation) -> list[str]:
         found.append(overload_line(own))
     refused = own.summary.of("rejected")
     if refused:
-        found.append(f"{count(refused)} requests can never be served, and were refused.")
+        found.append(f"{plural(refused, 'request')} can never be served: refused.")
     never = int(np.count_nonzero(np.isnan(run.arrival_s)))
     if never:
-        found.append(f"{count(never)} later turns never came: the one before each was not done.")
+        found.append(f"{plural(never, 'later turn')} never came: the one before each was not done.")
     if run.late:
-        found.append(f"{count(run.late)} requests were to come later than the run was to last.")
+        found.append(f"{plural(run.late, 'request')} would have come later than the run was to last.")
     reuse = reuse_of(run.workload)
     if reuse is not None:
         found.append(
@@ -125,13 +125,7 @@ def notes(own: Simulation) -> list[str]:
 
 
 def overload_line(own: Simulation) -> str:
-    growth = own.run.growth
-    if growth is None:
-        return ""
-    return (
-        f"The queue grows without bound: {significant(growth.arriving_per_s)} requests/s come, about "
-        f"{significant(growth.served_per_s)} are served; at that rate it would not grow."
-    )
+    return f"{own.run.growth}." if own.run.growth is not None else ""
 
 
 def record_of(own: Simulation) -> LoadRun:
@@ -146,7 +140,7 @@ def record_of(own: Simulation) -> LoadRun:
         began_at="simulated time",
         began_s=BEGAN_S,
         ended_s=BEGAN_S + run.ended_s,
-        partial=f"stopped after {duration(run.ended_s)}, {count(cut)} requests under way" if cut else "",
+        partial=f"stopped after {duration(run.ended_s)}, {plural(cut, 'request')} under way" if cut else "",
         replies=(),
         lag=NO_LAG,
         notes=tuple(notes(own)),

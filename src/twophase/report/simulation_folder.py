@@ -1,11 +1,13 @@
 """A simulated run on disk, in the form of a measured one: `twophase report` reads both."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from twophase.meter.distribution import binned
 from twophase.meter.run_folder import save
 from twophase.meter.tables import polars
 from twophase.report.simulation import BEGAN_S, Simulation, record_of
@@ -14,8 +16,8 @@ from twophase.simulate.books import CACHED, FINISHED, FIRST_TOKEN_S, OUTCOME, PR
 
 
 def keep(folder: Path, own: Simulation, arguments: Mapping[str, Any]) -> None:
-    """run.json, requests.parquet, report.html. Single tokens are not kept: gaps are in the page alone."""
-    record = record_of(own)
+    """run.json, requests.parquet, gaps.parquet (of all requests together: no single tokens), report.html."""
+    record = replace(record_of(own), gaps=binned(*own.run.gaps_s))
     save(folder, record, arguments, lambda run: page(own))
     pl = polars()
     path = folder / "requests.parquet"

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twophase.errors import InputError
-from twophase.meter.distribution import PERCENTILES, Distribution, distribution
+from twophase.meter.distribution import Distribution, distribution, weighted
 from twophase.meter.goodput import Goodput, Limit
 from twophase.meter.own_error import OwnError
 from twophase.meter.records import Lag
@@ -19,6 +19,7 @@ from twophase.simulate.refusals import refusals
 
 Floats = NDArray[np.float64]
 Marked = NDArray[np.bool_]
+JUDGED = ("ttft", "ttfa", "tpot", "e2e", "ntpot")  # by limits on a request
 NO_LAG = Lag(samples=0, mean_s=0.0, p99_s=0.0, max_s=0.0, cpu_share=0.0, dispatch_p99_s=0.0)
 
 
@@ -76,22 +77,6 @@ def latencies(run: Run, kept: Marked) -> Latencies:
 
 def of(values: Floats) -> Distribution | None:
     return distribution(values)
-
-
-def weighted(values: Floats, often: Floats) -> Distribution | None:
-    """Of values that occur so often: what `distribution` gives of all of them one by one."""
-    if not values.size:
-        return None
-    order = np.argsort(values, kind="stable")
-    values, up_to = values[order], np.cumsum(often[order])
-    count = round(float(up_to[-1]))
-    places = np.array(PERCENTILES) / 100 * (count - 1)
-    low, high = (
-        values[np.searchsorted(up_to, each, side="right")] for each in (places // 1, -(-places // 1))
-    )
-    p50, p90, p95, p99 = (low + (high - low) * (places % 1)).tolist()
-    mean = float(np.sum(values * often[order]) / up_to[-1])
-    return Distribution(count, mean, p50, p90, p95, p99, float(values[-1]))
 
 
 def token_weighted(tpot: Floats, output: Floats) -> float | None:
@@ -191,20 +176,19 @@ def tokens(run: Run) -> Tokens:
     )
 
 
+def require_known(slo: Sequence[Limit]) -> None:
+    """InputError where a limit is on what single tokens alone would tell."""
+    if unknown := [limit.metric for limit in slo if limit.metric not in JUDGED]:
+        raise InputError(f"--slo {unknown[0]}: a simulated run knows {', '.join(JUDGED)}")
+
+
 def goodput(run: Run, slo: Sequence[Limit], finished_per_s: float) -> Goodput:
     """Of all requests that came. A single token has no TPOT, and so misses its limit."""
     output, e2e = run.output_tokens, run.e2e_s
     tpot = np.full(len(output), np.inf)
     tpot[output > 1] = run.tpot_s
-    times = {
-        "ttft": run.ttft_s,
-        "ttfa": run.ttft_s,
-        "tpot": tpot,
-        "e2e": e2e,
-        "ntpot": e2e / np.maximum(output, 1),
-    }
-    if unknown := [limit.metric for limit in slo if limit.metric not in times]:
-        raise InputError(f"--slo {unknown[0]}: a simulated run knows {', '.join(times)}")
+    seconds = (run.ttft_s, run.ttft_s, tpot, e2e, e2e / np.maximum(output, 1))
+    times = dict(zip(JUDGED, seconds, strict=True))
     met = np.array([times[limit.metric] <= limit.seconds for limit in slo]).reshape(len(slo), -1)
     good = int(np.count_nonzero(met.all(axis=0)))
     asked = sum(number for _, number in outcomes(run))

@@ -17,7 +17,7 @@ from twophase.report.bench_rows import (
 )
 from twophase.report.bench_terminal import HEAD, as_text, heading, note_lines, show, table
 from twophase.report.simulation import Simulation, notes, overload_line
-from twophase.units import count, duration, percent, significant
+from twophase.units import count, duration, percent, plural, significant
 
 FORMULAS = (
     "TTFT from arrival to first token, queueing in it; TPOT (last - first token) / (tokens - 1), per request",
@@ -55,7 +55,7 @@ def blocks(own: Simulation) -> Iterable[RenderableType]:
         yield Text(f"{count(number):>6} {kind}: {reason}")
     yield heading("Latency", f"ms, {whose(summary)}")
     yield latency_table([*rows(summary.latencies), *cohort_rows(summary)])
-    yield heading("The engine", f"{count(own.activity.passes)} passes in {duration(own.run.ended_s)}")
+    yield heading("The engine", f"{plural(own.activity.passes, 'pass')} in {duration(own.run.ended_s)}")
     yield table(("", "", ""), activity_rows(own), left=3)
     if len(own.pools) > 1:
         yield heading("The pools", POOLS)

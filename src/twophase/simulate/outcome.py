@@ -31,6 +31,7 @@ from twophase.simulate.books import (
     Replica,
 )
 from twophase.simulate.pools import Pool
+from twophase.units import significant
 from twophase.workload.workload import Workload
 
 
@@ -56,6 +57,12 @@ class Growth:
 
     arriving_per_s: float
     served_per_s: float  # a rate at which it would not grow
+
+    def __str__(self) -> str:
+        return (
+            f"The queue grows without bound: {significant(self.arriving_per_s)} requests/s come, about "
+            f"{significant(self.served_per_s)} are served; at that rate it would not grow"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from twophase.calibration.estimate import Estimate, Provenance, estimate
 from twophase.cost.deployment import Deployment, deployed
 from twophase.cost.parallel import ALONE, Plan
 from twophase.errors import InputError
-from twophase.fit.capacity import concurrency
+from twophase.fit.capacity import concurrency, sequence_cost
 from twophase.fit.fit import Fit, fit
 from twophase.fit.serving import Serving
 from twophase.hardware.accelerator import Accelerator
@@ -76,40 +76,12 @@ def pool_of(
 ) -> Pool:
     """InputError where the model doesn't fit. Each of a plan's dp shares of the attention is a replica."""
     sizes = sizes or Sizes()
-    default_tokens, default_sequences = limits_for(preset, accelerator)
-    max_tokens = sizes.max_tokens or default_tokens
-    max_sequences = sizes.max_sequences or default_sequences
-    found = fit(
-        model,
-        accelerator,
-        Serving(
-            engine=preset.memory,
-            plan=plan,
-            kv=kv,
-            max_model_len=sizes.context_length,
-            max_num_batched_tokens=max_tokens,
-            max_num_seqs=max_sequences,
-            block_size=sizes.block_size,
-            prefix_caching=sizes.prefix_cache,
-            kv_pool_bytes=sizes.kv_pool_bytes,
-        ),
-    )
-    tokens = kv_tokens(found, workload)
-    blocks = sizes.blocks or tokens // sizes.block_size
+    found = fit_of(model, accelerator, preset, plan, kv, sizes)
+    blocks = sizes.blocks or blocks_of(found, workload)
     if blocks < 1:
-        raise InputError(
-            f"{model.spec.name} leaves no room for a KV cache on {accelerator.title} ({plan}): "
-            "`twophase fit` says what would; try --tp, --weights, or another --gpu"
-        )
+        raise no_room(found, workload, model.spec.name, f"{accelerator.title} ({plan})")
     own = deployed(model, plan, kv)
-    limits = Limits(
-        blocks=blocks,
-        context_length=table_length(workload, found.settings.max_model_len),
-        max_sequences=max_sequences,
-        max_tokens=max_tokens,
-        block_size=sizes.block_size,
-        prefix_cache=sizes.prefix_cache,
-    )
+    limits = limits_of(found, workload, blocks)
     return Pool(
         role=role,
         count=count * plan.dp,
@@ -121,13 +93,65 @@ def pool_of(
             own,
             accelerator,
             preset.engine,
-            max_rows=max_tokens,
-            max_sequences=max_sequences * (1 + drafts),
+            max_rows=found.settings.max_num_batched_tokens,
+            max_sequences=limits.max_sequences * (1 + drafts),
             provenance=provenance,
             calibration=calibration,
         ),
         fit=found,
     )
+
+
+def fit_of(model: Model, accelerator: Accelerator, preset: Preset, plan: Plan, kv: str, sizes: Sizes) -> Fit:
+    """One replica's memory, as the preset's engine deals it out."""
+    default_tokens, default_sequences = limits_for(preset, accelerator)
+    return fit(
+        model,
+        accelerator,
+        Serving(
+            engine=preset.memory,
+            plan=plan,
+            kv=kv,
+            max_model_len=sizes.context_length,
+            max_num_batched_tokens=sizes.max_tokens or default_tokens,
+            max_num_seqs=sizes.max_sequences or default_sequences,
+            block_size=sizes.block_size,
+            prefix_caching=sizes.prefix_cache,
+            kv_pool_bytes=sizes.kv_pool_bytes,
+        ),
+    )
+
+
+def limits_of(found: Fit, workload: Workload, blocks: int) -> Limits:
+    """What bounds one replica's scheduler."""
+    settings = found.settings
+    return Limits(
+        blocks=blocks,
+        context_length=table_length(workload, settings.max_model_len),
+        max_sequences=settings.max_num_seqs,
+        max_tokens=settings.max_num_batched_tokens,
+        block_size=settings.block_size,
+        prefix_cache=found.serving.prefix_caching,
+    )
+
+
+def no_room(found: Fit, workload: Workload, model: str, where: str) -> InputError:
+    given = found.serving.kv_pool_bytes
+    if given is None:
+        return InputError(
+            f"{model} leaves no room for a KV cache on {where}: `twophase fit` says what would; "
+            "try --tp, --weights, or another --gpu"
+        )
+    needed = sequence_cost(found.layout, mean_length(found, workload))
+    return InputError(
+        f"--kv-memory of {given:,.0f} bytes holds not one block of {found.settings.block_size} tokens of "
+        f"{model} on {where}: a request of the load's mean length takes {needed:,.0f} bytes of each device"
+    )
+
+
+def blocks_of(found: Fit, workload: Workload) -> int:
+    """Of one replica's KV pool."""
+    return kv_tokens(found, workload) // found.settings.block_size
 
 
 def kv_tokens(found: Fit, workload: Workload) -> int:
@@ -139,9 +163,14 @@ def kv_tokens(found: Fit, workload: Workload) -> int:
     pools = found.layout.pools
     if not found.layout.kinds or (len(pools) == 1 and [each.window for each in pools[0].groups] == [None]):
         return found.capacity.logged_tokens
-    mean = int(np.mean(workload.prompt_tokens + workload.output_tokens))
-    mean = max(1, min(mean, found.settings.max_model_len))
+    mean = mean_length(found, workload)
     return int(concurrency(found.layout, found.kv_pool_bytes, mean) * mean)
+
+
+def mean_length(found: Fit, workload: Workload) -> int:
+    """Tokens of the workload's sequences, as far as the engine takes them."""
+    mean = int(np.mean(workload.prompt_tokens + workload.output_tokens))
+    return max(1, min(mean, found.settings.max_model_len))
 
 
 def table_length(workload: Workload, longest: int) -> int:

@@ -187,9 +187,11 @@ def seconds_of(column: Sequence[Any]) -> Floats:
 
 
 def _ahead_s(end: re.Match[str] | None) -> float:
-    """Of UTC."""
+    """Of UTC; not a number where no clock is so far ahead."""
     if end is None or end[1] is None:
         return 0.0
+    if int(end[2]) > 23 or int(end[3]) > 59:
+        return float("nan")
     return (60 * int(end[2]) + int(end[3])) * (60.0 if end[1] == "+" else -60.0)
 
 
