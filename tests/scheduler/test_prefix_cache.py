@@ -258,7 +258,8 @@ def test_the_table_is_a_dictionary(moves: list[tuple[bool, int]]) -> None:
         if not add and key in blocks:
             forget_key(state, blocks.pop(key))
         elif add and key not in blocks and len(blocks) < 30 and state.counts[3] > 0:
-            blocks[key] = take(state)
+            take(state, state.table[0], 0, 1)
+            blocks[key] = int(state.table[0, 0])
             give_key(state, blocks[key], key)
         assert {each: find(state, each) for each in blocks} == blocks
         assert key in blocks or find(state, key) == -1

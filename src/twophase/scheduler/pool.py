@@ -69,12 +69,17 @@ def bucket_of(state: State, key: int) -> int:
     return (((run * 2654435761) >> 14 << 2) | (key & 3)) & (len(state.buckets) - 1)
 
 
-def find(state: State, key: int) -> int:
-    """The block with this key, or EMPTY."""
+def place_of(state: State, key: int) -> int:
+    """The bucket where the key stands, or the empty one where it would."""
     at, last = bucket_of(state, key), len(state.buckets) - 1
     while state.buckets[at, HELD_BLOCK] != EMPTY and state.buckets[at, ITS_KEY] != key:
         at = (at + 1) & last
-    return int(state.buckets[at, HELD_BLOCK])
+    return at
+
+
+def find(state: State, key: int) -> int:
+    """The block with this key, or EMPTY."""
+    return int(state.buckets[place_of(state, key), HELD_BLOCK])
 
 
 def strike_out(state: State, block: int) -> None:
@@ -107,9 +112,7 @@ def forget_key(state: State, block: int) -> None:
 
 def give_key(state: State, block: int, key: int) -> None:
     """A held block is found by `key` from now on. Of two with equal content one is: the one in use."""
-    at, last = bucket_of(state, key), len(state.buckets) - 1
-    while state.buckets[at, HELD_BLOCK] != EMPTY and state.buckets[at, ITS_KEY] != key:
-        at = (at + 1) & last
+    at = place_of(state, key)
     older = state.buckets[at, HELD_BLOCK]
     if older != EMPTY:
         if state.blocks[older, OWNERS] > 0:
