@@ -105,6 +105,21 @@ def test_passes_together_take_as_long_as_they_did() -> None:
     assert guessed / sum(each.seconds for each in fresh) == pytest.approx(1.1, abs=0.02)
 
 
+def test_a_part_below_its_floor_is_made_up_for_by_others() -> None:
+    """No estimate goes below the floor: what the head seems to lack, the rest must not be given twice."""
+    values = np.array([0, 0, 0, 0, 2.0, 2.0, 4.0, 4.0, 0.2])
+    passes = [
+        each._replace(seconds=float(parts(FLOOR, each.shape, each.logits) @ values))
+        for each in made_passes(80, 0.0)
+        if (each.shape[:, 0] == 1).all()
+    ]
+    found = calibrate(OWN, GPU, "vllm", passes, "made")
+    assert found.base == "floor"
+    own = estimate(OWN, GPU, max_rows=5000, max_sequences=64, calibration=found).times
+    guessed = sum(pass_cost(own, each.shape[:, 0], each.shape[:, 1], each.logits)[0] for each in passes)
+    assert guessed / sum(each.seconds for each in passes) == pytest.approx(1.0, abs=0.005)
+
+
 def test_a_handful_of_one_phase_leaves_the_other_to_the_base() -> None:
     decodes = [each for each in made_passes(60, 0.0) if (each.shape[:, 0] == 1).all()][:5]
     found = calibrate(OWN, GPU, "vllm", decodes, "made")

@@ -46,7 +46,8 @@ def calibrate(
     bases: tuple[tuple[Base, PassTimes], ...] = (("curves", curves), ("floor", floor))
     found = []
     for base, times in bases:
-        values, seen, ratio = _fit(times, passes)
+        # nothing is faster than the floor, and a factor below 1 would be taken for 1 later
+        values, seen, ratio = _fit(times, passes, UNCHANGED if base == "floor" else np.zeros(len(NAMES)))
         found.append((_p90(ratio), base, values, seen, ratio))
     _, base, values, seen, ratio = min(found, key=lambda each: each[0])
     pace = _pace(ratio, np.array([each.seconds for each in passes]))
@@ -86,11 +87,13 @@ def require_possible(
         )
 
 
-def _fit(times: PassTimes, passes: Sequence[Measured]) -> tuple[Floats, NDArray[np.bool_], Floats]:
+def _fit(
+    times: PassTimes, passes: Sequence[Measured], least: Floats
+) -> tuple[Floats, NDArray[np.bool_], Floats]:
     """(coefficients, those of which passes tell, measured over estimated of each pass)."""
     design = np.array([parts(times, each.shape, each.logits) for each in passes])
     seconds = np.array([each.seconds for each in passes])
-    values = affine(design, seconds, prior=_prior(design, seconds))
+    values = affine(design, seconds, prior=_prior(design, seconds), least=least)
     seen = np.asarray(design.any(axis=0))
     values = np.where(seen, values, UNCHANGED)
     return values, seen, seconds / (design @ values)
