@@ -1,4 +1,4 @@
-"""Levenberg's and Marquardt's least squares with a numeric Jacobian, in NumPy alone."""
+"""Levenberg's and Marquardt's least squares, in NumPy alone."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,17 +15,21 @@ def least_squares(
     start: Floats | Sequence[float],
     rounds: int = 80,
     *,
+    slopes: Callable[[Floats], Floats] | None = None,
     nudge: float = 1e-4,
     longest: float = np.inf,
     least_gain: float = 1e-7,
 ) -> Floats:
-    """nudge: of each number, for the slopes. longest: of a step, in each. least_gain: of the sum of squares,
-    below which a round is the last."""
+    """slopes: of the residuals, numeric if not given. nudge: of each number, for those. longest: of a step,
+    in each. least_gain: of the sum of squares, below which a round is the last."""
     at, damping = np.array(start, np.float64), DAMPED
     now = residuals(at)
     for _ in range(rounds):
-        slopes = np.stack([(residuals(at + one) - now) / nudge for one in nudge * np.eye(len(at))], axis=1)
-        normal, pull = slopes.T @ slopes, slopes.T @ now
+        if slopes:
+            steep = slopes(at)
+        else:
+            steep = np.stack([(residuals(at + one) - now) / nudge for one in nudge * np.eye(len(at))], axis=1)
+        normal, pull = steep.T @ steep, steep.T @ now
         while True:
             step = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-9), -pull)
             step = np.clip(step, -longest, longest)

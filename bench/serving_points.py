@@ -33,7 +33,9 @@ def predict(row: Row, provenance: str = "served") -> Steady:
         workers=row.workers,
         prompts=PromptPool(row.prefill, row.prompt_workers) if row.point.disaggregated else None,
         accepted=accepted,
-        in_step=not row.sweep,
+        chunk=int(row.chunk),
+        in_step=row.in_step,
+        looks=row.looks,
         provenance=provenance,  # type: ignore[arg-type]
     )
 

@@ -5,15 +5,19 @@ The public table joins several dumps of the same benchmark, which record paralle
 - vLLM's "tp 4, attention dp 4, moe 1 x 16" are four devices; "tp 72" of an NVL72 is data-parallel attention;
 - pools of two dumps say neither how many workers there are nor whether attention is data parallel: both are
   taken as the rows that do say it have it (see `_unsaid`). Clients stand in the source's text.
-Lengths are drawn from 80 to 100 % of the nominal ones in InferenceX's sweeps. DeepSeek on TensorRT-LLM
-1.2.0rc6.post3, and on 1.1.0rc2.post2 from 2026 on, is taken to be run with drafts, which no column says: the
-same points of 1.2.0rc6.post2 take 1.4 to 2 times as long a token.
+Lengths are drawn from 80 to 100 % of the nominal ones in InferenceX's sweeps; how it sets the engines stands
+in serving_settings.py. Of the runs of aiconfigurator's authors, those of 1,024, 2,048 and 4,096 tokens go in
+step; those of 1,000 to 8,000 wait no longer than sweeps do. DeepSeek on TensorRT-LLM 1.2.0rc6.post3, and on
+1.1.0rc2.post2 from 2026 on, is taken to be run with drafts, which no column says: the same points of
+1.2.0rc6.post2 take 1.4 to 2 times as long a token.
 """
 
 import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from serving_settings import chunk_of, looks_of
 
 from twophase.cost.deployment import Deployment
 from twophase.cost.parallel import Plan
@@ -27,11 +31,12 @@ from twophase.model.module_rules import read_names
 from twophase.model.quantization import UNQUANTISED, Storage, uniform
 from twophase.results import Point
 from twophase.results.reading import read_points
-from twophase.simulate.steady import held_sequences
+from twophase.simulate.steady import CHUNK, held_sequences
 
 MANY_CLIENTS = 512  # from which on a pool's attention is taken to be data parallel
 MEAN_LENGTH = 0.9
 CLIENTS_OF_A_WORKER = 48
+STEP = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,9 @@ class Row:
     prompt: float
     output: float
     drafts: str  # "", "known" or "perhaps"
-    sweep: bool  # InferenceX's, not a run of aiconfigurator's authors
+    in_step: bool  # all requests are equally long
+    looks: float  # passes from one look for new requests to the next
+    chunk: float  # rows of prompts in a pass
     known: bool  # false where workers are a guess
 
 
@@ -95,10 +102,12 @@ def row_of(point: Point, model: Model) -> Row:
         workers = prompt_workers = 1
     sweep = "auto-gap" not in source
     scale = MEAN_LENGTH if sweep and "gap-analysis" not in source else 1.0
+    engine = (point.engine or "vllm").lower()
+    looks = looks_of(point, engine, accelerator.name, decode.dp > 1, clients) if sweep else 1.0
     return Row(
         point=point,
         model=model.spec.name.split("--")[-1],
-        engine=(point.engine or "vllm").lower(),
+        engine=engine,
         system=accelerator.name,
         accelerator=accelerator,
         decode=replace(own, plan=steps_plan(decode, sparse)),
@@ -109,7 +118,9 @@ def row_of(point: Point, model: Model) -> Row:
         prompt=max(1.0, scale * (point.input_tokens or 1)),
         output=max(1.0, scale * (point.output_tokens or 1)),
         drafts=_drafts(point, source),
-        sweep=sweep,
+        in_step=not sweep and (point.input_tokens or 1) % STEP == 0,
+        looks=looks,
+        chunk=chunk_of(point, engine, clients, storage.name == "nvfp4") if sweep else float(CHUNK),
         known=not point.disaggregated or bool(workers_of(point, "decode")),
     )
 

@@ -77,6 +77,15 @@ def test_replicas_share_the_clients() -> None:
     assert four.requests_per_s == pytest.approx(4 * one.requests_per_s)
 
 
+def test_rare_looks_for_requests_cost_the_first_token_passes() -> None:
+    often, rarely = (predict_steady(LLAMA, H100, "sglang", 2000, 500, 8, looks=looks) for looks in (1, 31))
+    waited = (rarely.ttft_s - often.ttft_s) / often.pass_s
+    assert (
+        10 < waited < 30
+    )  # 15 if a request falls anywhere between two looks that are 30 passes further apart
+    assert rarely.tpot_s == pytest.approx(often.tpot_s, rel=0.05)
+
+
 def test_pools_spare_decodes_the_prompts() -> None:
     together = predict_steady(LLAMA, H100, "vllm", 8000, 200, 32)
     apart = predict_steady(LLAMA, H100, "vllm", 8000, 200, 32, prompts=PromptPool(LLAMA, 4))
@@ -95,6 +104,8 @@ def test_what_does_not_fit_is_said() -> None:
         predict_steady(LLAMA, H100, "vllm", math.nan, 100, 1)
     with pytest.raises(InputError, match="no engine is called 'vlm'"):
         predict_steady(LLAMA, H100, "vlm", 100, 100, 1)
+    with pytest.raises(InputError, match=r"looks 0: it must be a number from 1 on"):
+        predict_steady(LLAMA, H100, "sglang", 100, 100, 1, looks=0)
 
 
 def test_many_devices_at_once_are_each_alone() -> None:

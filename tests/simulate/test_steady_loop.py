@@ -110,3 +110,19 @@ def test_little_s_law_and_limits_hold(
     assert found.ttft_s[0] >= 0.01 + fixed
     more = solved(own, load(clients=clients * 2, held=held, output=output), queueing)
     assert more.ttft_s[0] >= found.ttft_s[0] * (1 - 1e-3)
+
+
+def test_prompts_that_wait_together_share_their_passes() -> None:
+    """Of 9 clients half go before: four prompts, in passes of four, which pay the fixed part once."""
+    own, apart = passes(fixed_s=8e-3, row_s=1e-6), {"prompt": 1000.0, "output": 1e6, "apart": 1.0}
+    half = FREE._replace(burst=np.full(1, 0.5))
+    alone = solved(own, load(clients=9, chunk=1000, **apart), half)
+    shared = solved(own, load(clients=9, chunk=4000, **apart), half)
+    assert alone.ttft_s == pytest.approx(5 * (8e-3 + 1e-3))
+    assert shared.ttft_s == pytest.approx((8e-3 + 1e-3) + 4 * (8e-3 / 4 + 1e-3))
+
+
+def test_nobody_waits_for_more_prompts_than_there_are_others() -> None:
+    own = passes(fixed_s=0.0, row_s=1e-6)
+    found = solved(own, load(clients=3, chunk=1000, first=1.0), FREE._replace(together=np.full(1, 50.0)))
+    assert found.ttft_s == pytest.approx(3 * 1e-3)

@@ -56,13 +56,13 @@ class Shares(NamedTuple):
     moe_layer_s: float  # small kernels: router, sorting
     latent_layer_s: float
     recurrent_layer_s: float
+    eager_s: float  # of the host, for each layer where no graph is replayed: passes with prompts last so long
 
 
 class EngineTimes(NamedTuple):
     pass_s: float  # host work of a pass
     sequence_s: float  # and of each sequence in it
     layer_s: float  # kernels' starts and small kernels
-    eager_s: float  # and host work where no graph is replayed: passes with prompts take so long at least
 
 
 @cache
@@ -153,7 +153,7 @@ def dealt_s(own: Deployment, accelerator: Accelerator, rows: Floats) -> tuple[Fl
 def mixed_s(own: Device, known: Shares, host: EngineTimes, rows: Floats) -> Floats:
     """The same where prompts' rows are among them: the host starts each kernel, and may be the slower one."""
     kinds = own.layers + own.moe_layers + own.latent_layers + own.recurrent_layers
-    return _knee(rows_s(own, known, host, rows), (rows > 0) * host.eager_s * kinds)
+    return _knee(rows_s(own, known, host, rows), (rows > 0) * known.eager_s * kinds)
 
 
 def _experts_s(own: Device, known: Shares, rows: Floats) -> Floats:

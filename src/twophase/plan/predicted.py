@@ -39,8 +39,7 @@ def e2e_guess_s(setups: Setups, kind: Kind, counts: Sequence[int]) -> tuple[floa
     )
     passes = passes_of(pool.estimate.times)
     engine = setups.question.preset.engine
-    measured = UNMEASURED.get(engine, engine)
-    found = solve(passes, passes, load, queueing_of(measured, False, False, False))
+    found = solve(passes, passes, load, queueing_of(UNMEASURED.get(engine, engine)))
     whole = found.ttft_s + np.maximum(output - 1, 0) * found.tpot_s
     rates = np.maximum.accumulate(CLIENTS / whole)
     asked = workload.rate / np.asarray(counts, np.float64)

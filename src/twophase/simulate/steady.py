@@ -67,14 +67,17 @@ def predict_steady(
     accepted: float = 1.0,
     chunk: int = CHUNK,
     in_step: bool = False,
+    looks: float = 1.0,
     provenance: Source = "served",
 ) -> Steady:
     """concurrency: clients of the whole system, on workers · dp replicas. accepted: tokens of a decode pass.
     in_step: all requests are equally long, so that those that began together end and begin again together.
+    looks: passes from one look of the engine for new requests to the next, SGLang's scheduler-recv-interval.
 
     InputError where the weights alone are more than a device's memory, or a number is out of range.
     """
-    for name, value in (("prompt", prompt_tokens), ("output", output_tokens), ("concurrency", concurrency)):
+    asked = {"prompt": prompt_tokens, "output": output_tokens, "concurrency": concurrency, "looks": looks}
+    for name, value in asked.items():
         if not 1 <= value < float("inf"):
             raise InputError(f"{name} {value:g}: it must be a number from 1 on")
     replicas, pool = workers * own.plan.dp, prompts or PromptPool(own, workers)
@@ -95,22 +98,22 @@ def predict_steady(
     decoding, prompting = (
         passes_of(_times(each, accelerator, engine, provenance, rows, sequences)) for each in (own, pool.own)
     )
-    queueing = queueing_of(engine, prompts is not None, own.plan.dp > 1, in_step)
+    queueing = queueing_of(engine, prompts is not None, in_step, looks)
     found = solve(decoding, prompting, load, queueing)
     return _steady(found, load, replicas, provenance)
 
 
-def queueing_of(engine: str, apart: bool, dp: bool, in_step: bool) -> Queueing:
+def queueing_of(engine: str, apart: bool = False, in_step: bool = False, looks: float = 1.0) -> Queueing:
     own, shared = engine_table(engine), constants()["queueing"]
-    kind = "apart_" if apart else ""
-    waited = 0.0 if apart else own["waited"] + (shared["dp_waited"] if dp else 0.0)
+    merged = in_step and not apart and own["prompts_first"] > 0
+    waited = shared["apart_waited"] if apart else shared["waited"] + shared["looked"] * (looks - 1)
     return Queueing(
-        front_s=_one(own[f"{kind}front_s"]),
-        request_s=_one(own[f"{kind}request_s"]),
-        burst=_one(own["burst_in_step" if in_step and not apart else f"{kind}burst"]),
-        queue=_one(shared["queue"]),
+        front_s=_one(own["front_s"]),
+        request_s=_one(shared["apart_request_s"] if apart else own["request_s"]),
+        burst=_one(shared["merged" if merged else "burst"]),
+        together=_one(shared["together"] if in_step and not apart and not merged else 0.0),
         waited=_one(waited),
-        prompts=_one(own[f"{kind}prompts"]),
+        prompts=_one(shared["prompts"]),
     )
 
 

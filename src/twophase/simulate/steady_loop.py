@@ -7,6 +7,10 @@ sequence, B / O others begin: their prompts ride in its passes, or go first, so
     TTFT = frontend + its own prompt + prompts before it + passes to wait for, and for memory where it is full
     B    = clients · (time that a request decodes / its whole time), at most what memory holds
 
+Prompts before it: clients that ask again when they are answered spread out by themselves, as each prompt
+holds up those that would end next. What goes before is left of the burst with which a run begins, and, where
+all requests are equally long, those that ended in the same pass.
+
 All are arrays over deployments, so that a fit solves thousands at once.
 """
 
@@ -20,7 +24,6 @@ from twophase.cost import pass_times as columns
 
 Floats = NDArray[np.float64]
 ROUNDS = 24  # of the fixed point, each of which goes half of the way
-BUSIEST = 0.95  # assumed: of its time, that whoever computes prompts is busy at most; at 1 waits have no end
 
 
 class Passes(NamedTuple):
@@ -36,7 +39,7 @@ class Queueing(NamedTuple):
     front_s: Floats  # tokenizer, network and detokenizer of one request
     request_s: Floats  # frontend work that other clients' requests add, for each client
     burst: Floats  # of a replica's other clients, those whose prompts go before on average
-    queue: Floats  # of M/D/1's wait; 1/2 in theory, less where clients are few
+    together: Floats  # prompts more that go before: of those that ended in the same pass
     waited: Floats  # passes until its first token is out: one in which its prompt rides, and more
     prompts: Floats  # what a prompt adds to serving, to what its kernels take
 
@@ -89,24 +92,40 @@ def prompt_s(own: Passes, batch: Floats, tokens: Floats, chunk: Floats) -> Float
 
 def solve(decoding: Passes, prompting: Passes, load: Load, queueing: Queueing) -> Solved:
     """decoding and prompting are the same where prompts have no pools of their own."""
-    clients, context = np.maximum(load.clients, 1.0), load.prompt + load.output / 2
-    alone = prompt_s(prompting, np.zeros_like(clients), load.prompt, load.chunk)
-    apart, decodes = load.apart > 0, np.maximum(load.output - 1, 1.0)
-    batch = np.minimum(clients, load.held)
+    clients = np.maximum(load.clients, 1.0)
+    found = Solved(*[np.minimum(clients, load.held)] * len(Solved._fields))
     for _ in range(ROUNDS):
-        a_pass = decode_s(decoding, batch, context)
-        beside = prompt_s(decoding, batch, load.prompt, load.chunk)
-        prompt = np.where(apart | (load.first > 0), alone, beside) * queueing.prompts
-        share = np.where(apart, 0.0, np.maximum(batch - 1, 0.0) / decodes * prompt)
-        tpot = a_pass / load.accepted + share
-        full = np.maximum(clients - load.held, 0.0) / load.held * decodes * tpot
-        before = np.maximum(load.prompters - 1, 0.0)
-        before = np.where(apart, before, np.minimum(before, load.held))
-        asked = load.prompters * prompt / (decodes * tpot + prompt)
-        busy = np.clip(np.where(apart, asked, share / tpot), 0.0, BUSIEST)
-        waits = queueing.burst * before + queueing.queue * busy / (1 - busy)
-        ttft = queueing.front_s + queueing.request_s * load.clients + prompt * (1 + waits)
-        ttft = ttft + queueing.waited * a_pass + full
-        resident = np.minimum(clients * decodes * tpot / (decodes * tpot + ttft - full), load.held)
-        batch = np.maximum((batch + resident) / 2, np.minimum(clients, 1.0))
-    return Solved(ttft, tpot, batch, a_pass, prompt, full)
+        found, resident = once(decoding, prompting, load, queueing, found.batch)
+        found = found._replace(batch=np.maximum((found.batch + resident) / 2, np.minimum(clients, 1.0)))
+    return found
+
+
+def once(
+    decoding: Passes, prompting: Passes, load: Load, queueing: Queueing, batch: Floats
+) -> tuple[Solved, Floats]:
+    """(what so many sequences a pass come to, the sequences that would then be in it)."""
+    clients, context = np.maximum(load.clients, 1.0), load.prompt + load.output / 2
+    apart, decodes = load.apart > 0, np.maximum(load.output - 1, 1.0)
+    others = np.maximum(load.prompters - 1, 0.0)
+    others = np.where(apart, others, np.minimum(others, load.held))
+    alone = prompt_s(prompting, np.zeros_like(clients), load.prompt, load.chunk)
+    in_crowd = queueing.prompts * (alone - shared_s(prompting, load, others))
+    a_pass = decode_s(decoding, batch, context)
+    beside = prompt_s(decoding, batch, load.prompt, load.chunk)
+    prompt = np.where(apart | (load.first > 0), alone, beside) * queueing.prompts
+    # in a turn each other client sends one prompt: before one's own, or while one decodes
+    riding = np.minimum(np.maximum(batch - 1, 0.0), (1 - queueing.burst) * others)
+    tpot = a_pass / load.accepted + np.where(apart, 0.0, riding / decodes * prompt)
+    full = np.maximum(clients - load.held, 0.0) / load.held * decodes * tpot
+    waits = np.minimum(queueing.burst * others + queueing.together, others)
+    ttft = queueing.front_s + queueing.request_s * load.clients + prompt + waits * in_crowd
+    ttft = ttft + queueing.waited * a_pass + full
+    resident = np.minimum(clients * decodes * tpot / (decodes * tpot + ttft - full), load.held)
+    return Solved(ttft, tpot, batch, a_pass, prompt, full), resident
+
+
+def shared_s(own: Passes, load: Load, others: Floats) -> Floats:
+    """What a prompt saves where as many as fit share its passes."""
+    passes = np.ceil(load.prompt / load.chunk)
+    rows, sharing = load.prompt / passes, np.clip(np.floor(load.chunk / load.prompt), 1, others + 1)
+    return np.asarray(passes * (own.mixed_s(rows) - own.mixed_s(sharing * rows) / sharing))
