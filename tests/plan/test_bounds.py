@@ -61,7 +61,7 @@ def test_no_run_beats_its_bounds(
         return  # both quantiles are kept, by different requests
     for role, count in (("prefill", 1), ("decode", replicas)) if split else (("both", replicas),):
         found = bound_of(at, pool.limits, demand, slo, role)  # type: ignore[arg-type]
-        assert found.replicas <= count
+        assert found.engines <= count
         assert found.both_share >= attainment - 1e-9
 
 
@@ -77,7 +77,7 @@ def test_bounds_are_of_use() -> None:
     rows_s = pool.estimate.times.rows_s[1:2049]
     busy = 300.0 * 1099 * float((rows_s / np.arange(1, 2049)).min())  # of a second, all rows at their best
     assert busy > 1.5
-    assert found.replicas > 0.8 * busy
+    assert found.engines > 0.8 * busy
 
 
 def test_what_a_cache_may_hold_is_no_work() -> None:

@@ -35,16 +35,17 @@ def pool(
     policy: str = "decode-first",
     ranks: int = 1,
     dealt: Dealt | None = None,
+    stages: int = 1,
 ) -> Pool:
-    """`count` groups of `ranks` that go in step where `dealt` is given."""
+    """`count` groups of `ranks` that go in step where `dealt` is given, or of microbatches of `stages`."""
     limits = limits or Limits(blocks=1000, context_length=2000, max_sequences=8, max_tokens=500)
     times = times or plain_times(limits.budget, limits.max_sequences)
     model = load_model("llama-3.1-8b")
     return Pool(
         role=role,
-        count=count * ranks,
+        count=count * ranks * stages,
         accelerator=load_accelerator("h100-sxm"),
-        own=Deployment(model.spec, model.storage, plan=Plan(ep=ranks, dp=ranks)),
+        own=Deployment(model.spec, model.storage, plan=Plan(ep=ranks, dp=ranks, pp=stages)),
         limits=limits,
         policy=policy,
         estimate=Estimate(times, "floor", (1.0, 1.0), dealt=dealt),

@@ -52,8 +52,18 @@ def attention_s(times: PassTimes, spans: tuple[tuple[int, int], ...]) -> float:
     return float(seconds)
 
 
-def lasts_s(passes: list[Pass | None], times: PassTimes, dealt: Dealt) -> float:
-    """A step of all ranks."""
+def alone_s(one: Pass, times: PassTimes) -> float:
+    """A pass that sees nothing of others."""
+    prompts = any(new > 16 or context == 0 for new, context in one.shape)
+    table = times.rows_s if prompts else times.decode_rows_s
+    logits = sum(span.logit_rows for span in one.spans)
+    return float(table[one.rows] + times.logits_s[logits] + attention_s(times, one.shape))
+
+
+def lasts_s(passes: list[Pass | None], times: PassTimes, dealt: Dealt | None) -> float:
+    """A step of all ranks, or of a pipeline's microbatches where nothing is dealt out."""
+    if dealt is None:
+        return max(alone_s(each, times) for each in passes if each is not None)
     rows = [0 if each is None else each.rows for each in passes]
     shapes = [() if each is None else each.shape for each in passes]
     mixed = any(new > 16 or context == 0 for shape in shapes for new, context in shape)
@@ -74,7 +84,7 @@ def lasts_s(passes: list[Pass | None], times: PassTimes, dealt: Dealt) -> float:
 
 
 def in_step(
-    load: Workload, limits: Limits, times: PassTimes, dealt: Dealt, ranks: int, policy: str
+    load: Workload, limits: Limits, times: PassTimes, dealt: Dealt | None, ranks: int, policy: str
 ) -> Stepped:
     """One group; who arrives goes to the next rank in turn. Turns follow the answer before them."""
     count = len(load)

@@ -85,12 +85,6 @@ def _pool(own: Setup, workload: Workload, role: Role, count: int) -> Pool:
         provenance=own.provenance,
         calibration=own.calibration,
     )
-    stages = own.plan.pp
-    if stages > 1:
-        # As many passes are under way as there are stages, each of other sequences: as if so many engines
-        # shared the devices, whose passes take what all stages take one after the other.
-        limits = replace(made.limits, blocks=max(1, made.limits.blocks // stages))
-        made = replace(made, count=made.count * stages, limits=limits)
     if own.arithmetic is not None:
         deployment = replace(made.own, arithmetic=own.arithmetic)
         found = estimate(

@@ -212,9 +212,10 @@ def simulate(
     took = time.perf_counter() - began
 
     from twophase.report.simulation import simulation_of
+    from twophase.simulate.running import is_routed
 
     how = preset if policy is None else f"{policy} of {preset}"
-    routed = f", {router}" if len(run.replicas) > 1 else ""
+    routed = f", {router}" if is_routed(run.pools) else ""
     title = Path(model).name if "/" in model else model
     own = simulation_of(run, title, f"{how}{routed}", limits, open_loop=concurrency is None)
     if out is not None:

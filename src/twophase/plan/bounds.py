@@ -26,12 +26,12 @@ LEAST_S = 1e-9
 
 
 class Bound(NamedTuple):
-    """A value below 1 of a share, or replicas above what is bought, rules a candidate out."""
+    """A value below 1 of a share, or engines above what is bought, rules a candidate out."""
 
     ttft_share: float  # of requests that can keep it at best
     tpot_share: float
     both_share: float  # of all limits, e2e among them
-    replicas: float  # of the role, without which the good requests' work isn't done in time
+    engines: float  # of the role, without which the good requests' work isn't done in time
     binding: str  # what asks for so many: work, batch, memory, tpot
 
 
@@ -85,12 +85,12 @@ def bound_of(at: Tables, limits: Limits, demand: Demand, slo: Slo, role: Role) -
     elif role == "prefill":
         tpot, e2e = np.zeros_like(tpot), ttft
     kept_ttft, kept_tpot = ttft <= slo.ttft_s, (tpot <= slo.tpot_s) | (decodes == 0)
-    replicas, binding = replicas_for(at, limits, demand, slo, role)
+    engines, binding = engines_for(at, limits, demand, slo, role)
     return Bound(
         ttft_share=float(kept_ttft.mean()),
         tpot_share=float(kept_tpot.mean()),
         both_share=float((kept_ttft & kept_tpot & (e2e <= slo.e2e_s)).mean()),
-        replicas=ROUNDING * replicas,
+        engines=ROUNDING * engines,
         binding=binding,
     )
 
@@ -124,8 +124,8 @@ def decode_floor_s(at: Tables, demand: Demand) -> Floats:
     return np.asarray(ROUNDING * alone)
 
 
-def replicas_for(at: Tables, limits: Limits, demand: Demand, slo: Slo, role: Role) -> tuple[float, str]:
-    """(replicas of the role, what decides): by each deadline, the work of those who have it must be done."""
+def engines_for(at: Tables, limits: Limits, demand: Demand, slo: Slo, role: Role) -> tuple[float, str]:
+    """(engines of the role, what decides): by each deadline, the work of those who have it must be done."""
     decodes = np.maximum(demand.output - (role != "decode"), 0.0) * (role != "prefill")
     prompts = demand.own * (role != "decode")
     attention = decodes * decode_attention_s(at, demand.prompt)

@@ -34,14 +34,14 @@ def judge(setups: Setups, kind: Kind, demand: Demand, own: Question) -> Judged:
         return Judged(kind, {}, dict.fromkeys(roles, "memory"))
     least: dict[Role, int] = {}
     lost: dict[Role, str] = {}
-    at: Tables = tables_of(pool.estimate.times, pool.limits.budget, kind.max_sequences)
+    at: Tables = tables_of(pool.estimate.times, pool.limits.budget, pool.limits.max_sequences)
     for role in roles:
         found = bound_of(at, pool.limits, demand, own.slo, role)
         why = broken_by(found, own.slo, len(demand.prompt))
         if why:
             lost[role] = why
         else:
-            least[role] = max(1, math.ceil(found.replicas))
+            least[role] = max(1, math.ceil(found.engines / kind.layout.pp))
     return Judged(kind, least, lost)
 
 
@@ -60,4 +60,4 @@ def broken_by(found: Bound, slo: Slo, requests: int) -> str:
     for name, share in (("ttft", found.ttft_share), ("tpot", found.tpot_share), ("slo", found.both_share)):
         if round((1 - share) * requests) > allowed:
             return name
-    return "" if math.isfinite(found.replicas) else "tpot"
+    return "" if math.isfinite(found.engines) else "tpot"

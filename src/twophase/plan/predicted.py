@@ -15,7 +15,7 @@ from twophase.simulate.steady_loop import Load, solve
 # Queueing is fitted to measured serving, which an engine without host overheads has none of: this one's rules
 # are nearest to its own, and the guess orders alike
 UNMEASURED = {"none": "vllm"}
-CLIENTS = np.geomspace(1, 2048, 24)  # of one replica
+CLIENTS = np.geomspace(1, 2048, 24)  # of one engine
 
 
 def e2e_guess_s(setups: Setups, kind: Kind, counts: Sequence[int]) -> tuple[float, ...]:
@@ -31,7 +31,7 @@ def e2e_guess_s(setups: Setups, kind: Kind, counts: Sequence[int]) -> tuple[floa
         output=output * ones,
         clients=CLIENTS,
         prompters=CLIENTS,
-        held=min(held, kind.max_sequences) * ones,
+        held=min(held, pool.limits.max_sequences) * ones,
         chunk=pool.limits.budget * ones,
         apart=0 * ones,
         first=0 * ones,
@@ -42,5 +42,5 @@ def e2e_guess_s(setups: Setups, kind: Kind, counts: Sequence[int]) -> tuple[floa
     found = solve(passes, passes, load, queueing_of(UNMEASURED.get(engine, engine)))
     whole = found.ttft_s + np.maximum(output - 1, 0) * found.tpot_s
     rates = np.maximum.accumulate(CLIENTS / whole)
-    asked = workload.rate / np.asarray(counts, np.float64)
+    asked = workload.rate / (kind.layout.pp * np.asarray(counts, np.float64))
     return tuple(np.where(asked < rates[-1], np.interp(asked, rates, whole), np.inf).tolist())

@@ -9,7 +9,7 @@ from twophase.fit.fit import Fit
 from twophase.plan.candidate import Kind, Layout
 from twophase.plan.question import Question
 from twophase.scheduler.request import Limits
-from twophase.simulate.pools import Pool, Sizes, blocks_of, fit_of, limits_of
+from twophase.simulate.pools import Pool, Sizes, blocks_of, fit_of, limits_of, through_stages
 from twophase.simulate.workload_arrays import Role
 
 KEPT = 400  # layouts: some 300 kB each
@@ -24,7 +24,8 @@ class Setups:
         self.limits: dict[Kind, tuple[Fit, Limits] | None] = {}
 
     def pool(self, kind: Kind) -> Pool | None:
-        """One replica; None where weights, reserve and one sequence are more than the memory."""
+        """One engine: a replica has as many as stages. None where weights, reserve and one sequence are more
+        than the memory."""
         if kind not in self.limits:
             self.limits[kind] = self.limits_of(kind)
         known = self.limits[kind]
@@ -49,11 +50,11 @@ class Setups:
         return found, limits_of(found, workload, max(1, blocks_of(found, workload)))
 
     def pools(self, kind: Kind, count: int, role: Role) -> Pool:
-        """RuntimeError where it doesn't fit: such a kind is no candidate."""
+        """So many replicas. RuntimeError where it doesn't fit: such a kind is no candidate."""
         found = self.pool(kind)
         if found is None:
             raise RuntimeError(f"{kind} does not fit, and was to be simulated")
-        return replace(found, count=count, role=role)
+        return replace(found, count=count * kind.layout.pp, role=role)
 
     def fit(self, kind: Kind) -> Fit:
         at, own = kind.layout, self.question
@@ -83,6 +84,7 @@ class Setups:
             provenance=own.provenance,
             calibration=own.calibration,
         )
+        made = through_stages(made, at.pp)
         self.estimates[at] = made
         if len(self.estimates) > KEPT:
             self.estimates.popitem(last=False)

@@ -47,7 +47,7 @@ class Simulation:
     @property
     def pools(self) -> list[tuple[str, int]]:
         """(role and devices of each pool, its replicas)."""
-        return [(named(each.accelerator, each.own.plan, each.role), each.count) for each in self.run.pools]
+        return [(named(each.accelerator, each.own.plan, each.role), each.replicas) for each in self.run.pools]
 
     @property
     def where(self) -> str:

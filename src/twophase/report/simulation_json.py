@@ -59,14 +59,14 @@ def simulation(own: Simulation) -> Json:
 def pool(mine: Pool) -> Json:
     return {
         "role": mine.role,
-        "replicas": mine.count,
+        "replicas": mine.replicas,
         "gpu": mine.accelerator.name,
         **dict(mine.own.plan.sizes),
         "policy": mine.policy,
-        "kv_blocks": mine.limits.blocks,
+        "kv_blocks": mine.limits.blocks * mine.own.plan.pp,
         "block_size": mine.limits.block_size,
         "max_tokens_per_pass": mine.limits.budget,
-        "max_sequences": mine.limits.max_sequences,
+        "max_sequences": mine.limits.max_sequences * mine.own.plan.pp,
     }
 
 

@@ -111,5 +111,6 @@ def pool_rows(own: Simulation) -> list[list[str]]:
 
 
 def kv_size(own: Simulation) -> str:
-    sizes = [each.pool.limits.blocks * each.pool.limits.block_size for each in own.run.replicas]
+    pools = own.run.pools
+    sizes = [each.limits.blocks * each.limits.block_size * each.own.plan.pp for each in pools]
     return f"{' or '.join(map(count, dict.fromkeys(sizes)))} tokens a replica"

@@ -42,7 +42,8 @@ TARGET, DECODE_TARGET, FOLLOWER = range(3)
 # columns of Cluster.transfers: seconds
 SENT_S, ARRIVED_S = range(2)
 # columns of Cluster.groups: of ranks that go in step, or of one replica that goes alone
-FIRST_RANK, END_RANK, OWN_POOL = range(3)  # replicas from FIRST_RANK to before END_RANK; place in dealt
+# replicas from FIRST_RANK to before END_RANK; place in dealt; 1: experts are dealt out over them
+FIRST_RANK, END_RANK, OWN_POOL, DEALS = range(4)
 # columns of Cluster.steps: of the pass that a rank runs
 (
     ALONE_S,  # seconds, without the others
@@ -61,7 +62,7 @@ class Cluster(NamedTuple):
     floats: Floats
     where: Ints  # [replicas, fields, 3]
     roles: Ints  # [replicas]
-    groups: Ints  # [replicas, 3]
+    groups: Ints  # [replicas, 4]
     dealt: Floats  # [pools, 4, rows + 1]: twophase.cost.dealt, where a pool's ranks go in step
     steps: Floats  # [replicas, 6]
     roots: Ints  # requests that follow no other, in order of arrival

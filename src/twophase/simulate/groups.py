@@ -23,10 +23,10 @@ class Group:
 
 def require_few(groups: Sequence[Group]) -> None:
     """InputError where so many schedulers at work would take more memory than machines have."""
-    engines = sum(each.count * each.plan.dp for each in groups)
+    engines = sum(each.count * each.plan.dp * each.plan.pp for each in groups)
     if engines > MOST_ENGINES:
         raise InputError(
-            f"{engines:,} replicas, each of --dp counted: {MOST_ENGINES:,} can be simulated at once"
+            f"{engines:,} replicas, each of --dp and --pp counted: {MOST_ENGINES:,} can be simulated at once"
         )
 
 

@@ -1,8 +1,11 @@
-"""Data-parallel ranks whose experts are dealt out over all of them: their passes begin and end together.
+"""Ranks whose passes begin and end together, each with its own scheduler, queue and KV cache.
 
-Each has its own scheduler, queue and KV cache, but the experts' layers exchange the rows of all ranks, so a
-pass lasts as long as the slowest needs, and who has nothing to run runs along (vLLM: "forward passes must be
-aligned", with dummy passes, docs.vllm.ai/en/v0.12.0/serving/data_parallel_deployment).
+Data-parallel ones whose experts are dealt out over all of them: the experts' layers exchange the rows of all
+ranks, so a pass lasts as long as the slowest needs, and who has nothing to run runs along (vLLM: "forward
+passes must be aligned", with dummy passes, docs.vllm.ai/en/v0.12.0/serving/data_parallel_deployment).
+
+Microbatches of pipeline stages: while one is in a stage, the others are in other stages, so that none comes
+round again before the slowest has been through all of them.
 """
 
 from twophase.cost.dealt import EXCHANGES_S, EXPERTS_BYTES, EXPERTS_FLOPS, EXPERTS_S
@@ -37,6 +40,7 @@ from twophase.simulate.books import (
 )
 from twophase.simulate.cluster_books import (
     ALONE_S,
+    DEALS,
     END_RANK,
     FIRST_GAP,
     GROWS_BYTES,
@@ -73,6 +77,11 @@ def start_alone(cluster: Cluster, i: int, now: float) -> int:
     return DONE if started else BELOW_FLOOR
 
 
+def deals(cluster: Cluster, i: int) -> bool:
+    """Whether experts are dealt out; else the ranks are microbatches, that see nothing of one another."""
+    return bool(cluster.groups[i, DEALS] > 0)
+
+
 def rows_of_pass(replica: Replica) -> int:
     if replica.counts[IN_FLIGHT] == 0:
         return 0
@@ -100,6 +109,8 @@ def step_s(
     replica, dealt = replica_at(cluster, i), cluster.dealt[cluster.groups[i, OWN_POOL]]
     times, own = replica.times, replica.passes.seconds[replica.counts[N_ROWS] - 1]
     rows, seconds = rows_of_pass(replica), own[SECONDS]
+    if not deals(cluster, i):
+        return seconds, own[FLOPS], own[BYTES]
     flops = own[FLOPS] + at_row(dealt[EXPERTS_FLOPS], mean) - at_row(dealt[EXPERTS_FLOPS], rows)
     bytes_ = own[BYTES] + at_row(dealt[EXPERTS_BYTES], mean) - at_row(dealt[EXPERTS_BYTES], rows)
     if not mixed:
@@ -169,6 +180,8 @@ def set_seconds(cluster: Cluster, i: int, lasts: float, growth: float, passes: i
 
 def run_along(cluster: Cluster, i: int, mean: int, seconds: float, passes: int) -> None:
     """A rank without work of its own: its experts take their share of the others' rows."""
+    if not deals(cluster, i):
+        return
     clock, dealt = clock_at(cluster, i), cluster.dealt[cluster.groups[i, OWN_POOL]]
     clock[BUSY_S] += seconds
     clock[TOTAL_FLOPS] += passes * at_row(dealt[EXPERTS_FLOPS], mean)

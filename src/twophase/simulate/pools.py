@@ -37,7 +37,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """`count` like replicas."""
+    """`count` like engines: replicas, shares of their attention, microbatches of their pipeline stages."""
 
     role: Role
     count: int
@@ -50,12 +50,17 @@ class Pool:
 
     @property
     def devices(self) -> int:
-        return self.count * self.own.plan.tp * self.own.plan.pp
+        return self.count * self.own.plan.tp
+
+    @property
+    def replicas(self) -> int:
+        """Each of whose stages has an engine under way."""
+        return self.count // self.own.plan.pp
 
     @property
     def ranks(self) -> int:
-        """Replicas that go in step with one another."""
-        return 1 if self.estimate.dealt is None else self.own.plan.dp
+        """Engines that go in step with one another."""
+        return self.own.plan.pp * (1 if self.estimate.dealt is None else self.own.plan.dp)
 
 
 def pool_of(
@@ -74,7 +79,8 @@ def pool_of(
     provenance: Provenance | None = None,
     calibration: Calibration | None = None,
 ) -> Pool:
-    """InputError where the model doesn't fit. Each of a plan's dp shares of the attention is a replica."""
+    """InputError where the model doesn't fit. Each of a plan's dp shares of the attention is an engine, and
+    so is each microbatch of its stages."""
     sizes = sizes or Sizes()
     found = fit_of(model, accelerator, preset, plan, kv, sizes)
     blocks = sizes.blocks or blocks_of(found, workload)
@@ -84,22 +90,31 @@ def pool_of(
     limits = limits_of(found, workload, blocks)
     return Pool(
         role=role,
-        count=count * plan.dp,
+        count=count * plan.dp * plan.pp,
         accelerator=accelerator,
         own=own,
         limits=limits,
         policy=policy,
-        estimate=estimate(
-            own,
-            accelerator,
-            preset.engine,
-            max_rows=found.settings.max_num_batched_tokens,
-            max_sequences=limits.max_sequences * (1 + drafts),
-            provenance=provenance,
-            calibration=calibration,
+        estimate=through_stages(
+            estimate(
+                own,
+                accelerator,
+                preset.engine,
+                max_rows=found.settings.max_num_batched_tokens,
+                max_sequences=limits.max_sequences * (1 + drafts),
+                provenance=provenance,
+                calibration=calibration,
+            ),
+            plan.pp,
         ),
         fit=found,
     )
+
+
+def through_stages(made: Estimate, stages: int) -> Estimate:
+    """Of one of the microbatches that are under way, as many as there are stages: it has a stage's roofs, and
+    goes through all stages one after the other."""
+    return replace(made, times=made.times._replace(roofs=made.times.roofs / stages))
 
 
 def fit_of(model: Model, accelerator: Accelerator, preset: Preset, plan: Plan, kv: str, sizes: Sizes) -> Fit:
@@ -123,12 +138,12 @@ def fit_of(model: Model, accelerator: Accelerator, preset: Preset, plan: Plan, k
 
 
 def limits_of(found: Fit, workload: Workload, blocks: int) -> Limits:
-    """What bounds one replica's scheduler."""
-    settings = found.settings
+    """What bounds one engine's scheduler: microbatches share a replica's blocks and sequences."""
+    settings, stages = found.settings, found.serving.plan.pp
     return Limits(
-        blocks=blocks,
+        blocks=max(1, blocks // stages),
         context_length=table_length(workload, settings.max_model_len),
-        max_sequences=settings.max_num_seqs,
+        max_sequences=max(1, settings.max_num_seqs // stages),
         max_tokens=settings.max_num_batched_tokens,
         block_size=settings.block_size,
         prefix_cache=found.serving.prefix_caching,

@@ -1,4 +1,4 @@
-"""Which replicas are ranks that go in step, and what their experts take, for a Cluster. Python only, once."""
+"""Which engines are ranks that go in step, and what their experts take, for a Cluster. Python only, once."""
 
 from collections.abc import Sequence
 
@@ -11,11 +11,12 @@ from twophase.simulate.pools import Pool
 
 def groups_of(pools: Sequence[Pool]) -> Ints:
     """Cluster.groups."""
-    found: list[tuple[int, int, int]] = []
+    found: list[tuple[int, int, int, int]] = []
     for number, pool in enumerate(pools):
+        deals = int(pool.estimate.dealt is not None)
         for _ in range(pool.count // pool.ranks):
             first = len(found)
-            found += [(first, first + pool.ranks, number)] * pool.ranks
+            found += [(first, first + pool.ranks, number, deals)] * pool.ranks
     return np.array(found, np.int64)
 
 

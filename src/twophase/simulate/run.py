@@ -103,17 +103,18 @@ def simulate(
         )
 
     if not isinstance(policy, str):
+        own_pool = pool(groups[0])
         if (
             len(groups) > 1
-            or groups[0].count > 1
+            or own_pool.count > 1
             or workload.follows is not None
             or clients is not None
             or max_time_s < float("inf")
         ):
             raise InputError(
-                "a policy of your own runs on one replica, without turns and clients, to the end"
+                "a policy of your own runs on one replica, without stages, turns and clients, to the end"
             )
-        return run_own(pool(groups[0]), workload, policy, drafts=drafts, acceptance=acceptance, seed=seed)
+        return run_own(own_pool, workload, policy, drafts=drafts, acceptance=acceptance, seed=seed)
     if split is not None:
         wire = Wire(split.link or link_between(groups[1:]), split.overlap)
     elif groups[0].role != "both":
