@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from plan_questions import SMALL, load, nothing, question
 
-from twophase.cost.parallel import Plan
 from twophase.plan.answer import changed
 from twophase.plan.candidate import Candidate, Kind, Layout, usd_per_hour
 from twophase.plan.ledger import Ledger
@@ -15,7 +14,7 @@ from twophase.plan.question import Question
 from twophase.plan.search import cheapest, look
 from twophase.plan.setups import Setups
 from twophase.plan.slo import Slo
-from twophase.plan.space import decodes, prefills
+from twophase.plan.space import Space, decodes, prefills
 from twophase.plan.trial import try_candidate
 from twophase.plan.workers import local
 from twophase.simulate.outcome import Run
@@ -29,8 +28,10 @@ from twophase.simulate.workload_arrays import Role
 def every_kind(own: Question) -> list[Kind]:
     space = own.space
     return [
-        Kind(Layout(gpu, "", "bf16", tp, 1, 1), tokens, sequences)
-        for gpu, tp, tokens, sequences in product(space.gpus, space.tp, space.max_tokens, space.max_sequences)
+        Kind(Layout(gpu, "", "bf16", tp, pp, 1), tokens, sequences)
+        for gpu, tp, pp, tokens, sequences in product(
+            space.gpus, space.tp, space.pp, space.max_tokens, space.max_sequences
+        )
     ]
 
 
@@ -58,12 +59,12 @@ def run_of(own: Question, each: Candidate) -> Run:
             own.accelerators[each.gpu],
             own.workload,
             "vllm",
-            plan=Plan(each.serving.layout.tp),
+            plan=each.serving.layout.plan,
             sizes=sizes(own, each.serving),
             replicas=each.replicas,
         )
     first = pool(own, each.prefill, "prefill", each.prefill_replicas)
-    link = links_between(own.accelerators[each.gpu], Plan(each.serving.layout.tp))
+    link = links_between(own.accelerators[each.gpu], each.serving.layout.plan)
     second = pool(own, each.serving, "decode", each.replicas)
     return run_pools([first, second], own.workload, wire=Wire(link, True))
 
@@ -75,7 +76,7 @@ def pool(own: Question, kind: Kind, role: Role, count: int) -> Pool:
         own.workload,
         PRESETS["vllm"],
         policy="vllm",
-        plan=Plan(kind.layout.tp),
+        plan=kind.layout.plan,
         sizes=sizes(own, kind),
         role=role,
         count=count,
@@ -104,11 +105,15 @@ def meets(own: Question, run: Run) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("rate", "slo"),
-    [(60.0, Slo(ttft_s=0.3, tpot_s=0.02)), (25.0, Slo(ttft_s=0.06, tpot_s=0.02, attainment=0.95))],
+    ("rate", "slo", "space"),
+    [
+        (60.0, Slo(ttft_s=0.3, tpot_s=0.02), SMALL),
+        (25.0, Slo(ttft_s=0.06, tpot_s=0.02, attainment=0.95), SMALL),
+        (60.0, Slo(ttft_s=1.0, tpot_s=0.06), replace(SMALL, gpus=("a100-80gb",), tp=(1,), pp=(1, 2))),
+    ],
 )
-def test_the_winner_is_that_of_simulating_everything(rate: float, slo: Slo) -> None:
-    own = question(workload=load(rate), slo=slo)
+def test_the_winner_is_that_of_simulating_everything(rate: float, slo: Slo, space: Space) -> None:
+    own = question(workload=load(rate), slo=slo, space=space)
     costs: dict[float, list[Candidate]] = {}
     for each in everything(own):
         costs.setdefault(usd_per_hour(each, own.prices), []).append(each)
