@@ -92,5 +92,5 @@ def test_shares_of_spans_and_moments() -> None:
 
 
 def test_a_policy_of_ones_own_has_no_clients() -> None:
-    with pytest.raises(InputError, match="without turns and clients"):
+    with pytest.raises(InputError, match="without stages, turns and clients"):
         simulate(LLAMA, H100, alike(4), decode_first, clients=2)
