@@ -86,7 +86,8 @@ def lasts_s(passes: list[Pass | None], times: PassTimes, dealt: Dealt | None) ->
 def in_step(
     load: Workload, limits: Limits, times: PassTimes, dealt: Dealt | None, ranks: int, policy: str
 ) -> Stepped:
-    """One group; who arrives goes to the next rank in turn. Turns follow the answer before them."""
+    """One group. Who arrives goes to the next rank in turn; where nothing is dealt out, to the microbatch
+    with the fewest requests. Turns follow the answer before them."""
     count = len(load)
     schedulers = [Scheduler(limits, policy) for _ in range(ranks)]
     done = Stepped(np.full(count, np.nan), np.full(count, np.nan))
@@ -95,13 +96,20 @@ def in_step(
     coming = [(float(load.arrival_s[row]), row) for row in range(count) if follows[row] < 0]
     heapq.heapify(coming)
     produced, came, now = [0] * count, 0, 0.0
+    seen: dict[int, int] = {}  # who came while a pass ran: to which microbatch
+
+    def fewest() -> int:
+        sent = list(seen.values())
+        return min(range(ranks), key=lambda rank: len(schedulers[rank]) + sent.count(rank))
+
     while coming or any(len(each) for each in schedulers):
         if not any(len(each) for each in schedulers):
             now = max(now, coming[0][0])
         while coming and coming[0][0] <= now:
             moment, row = heapq.heappop(coming)
             asked = Request(row, int(load.prompt_tokens[row]), int(load.output_tokens[row]))
-            refused = schedulers[came % ranks].add(asked) is not None
+            target = came % ranks if dealt is not None else seen.pop(row) if row in seen else fewest()
+            refused = schedulers[target].add(asked) is not None
             came += 1
             if refused and row in follower:
                 heapq.heappush(coming, (moment + float(load.arrival_s[follower[row]]), follower[row]))
@@ -111,6 +119,9 @@ def in_step(
         seconds = lasts_s(passes, times, dealt)
         done.steps.append((now, seconds))
         now += seconds
+        for moment, row in sorted(coming):
+            if moment < now and dealt is None:
+                seen[row] = fewest()
         for scheduler, one in zip(schedulers, passes, strict=True):
             if one is None:
                 continue

@@ -136,8 +136,8 @@ def prefix_cache(now: Now) -> Change:
 
 
 def larger_batch(now: Now) -> Change:
-    cap = now.pool.limits.max_sequences
-    held = int(now.seats / now.pool.count)
+    cap = now.pool.max_sequences
+    held = int(now.seats / now.pool.replicas)
     if now.load.clients is not None:
         if now.load.clients >= now.seats:
             raise RefusedError(f"{now.seats:,} sequences fill the KV cache or the engine's limit already")
@@ -166,7 +166,8 @@ def larger_batch(now: Now) -> Change:
 
 
 def smaller_batch(now: Now) -> Change:
-    batch = now.load.clients or now.point.most_at_once / now.pool.count
+    batch = (now.load.clients or now.point.most_at_once) / now.pool.replicas
+    batch = min(batch, now.pool.max_sequences)
     if batch < 2:
         raise RefusedError("one request is served at a time: no batch is smaller")
     cap = max(1, ceil(batch / 2))
@@ -224,7 +225,7 @@ def prefill_kernels(now: Now) -> Change:
 def decode_kernels(now: Now) -> Change:
     require_gap(now)
     own = replace(now.setup, kernels=Kernels(decode=True))
-    flags = {"sequences": now.pool.limits.max_sequences}
+    flags = {"sequences": now.pool.max_sequences}
     return Change(own, now.load, assumed=MOST_OF_KERNELS, flags=flags)
 
 

@@ -12,10 +12,10 @@ from twophase.simulate.books import (
     DECODE_CONTEXT,
     DECODE_ROWS,
     DECODES,
+    OWN_S,
     PASSES,
     PROMPTS,
     RUNNING_REQUESTS,
-    SECONDS,
     Passes,
 )
 from twophase.simulate.outcome import Run
@@ -25,7 +25,7 @@ ALL = 1 << 60
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One pass, or the passes of one prompt. The roofs are of all the replica's devices together."""
+    """One pass, or the passes of one prompt. The roofs are of the devices of one of its stages."""
 
     seconds: float
     compute_s: float  # its FLOPs at the peak
@@ -99,7 +99,7 @@ def point_of(run: Run, prompt_tokens: float, output_tokens: float, budget: int) 
 
 def phase_seconds(times: PassTimes, passes: Passes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(seconds, those of decodes, counts) by row: a mixed pass's decodes take what they would take alone."""
-    seconds, counts = passes.seconds[:, SECONDS], passes.counts
+    seconds, counts = passes.seconds[:, OWN_S], passes.counts
     mixed = (counts[:, PROMPTS] > 0) & (counts[:, DECODES] > 0)
     rows = np.minimum(counts[:, DECODE_ROWS], len(times.decode_rows_s) - 1)
     heads = np.minimum(counts[:, DECODE_ROWS], len(times.logits_s) - 1)

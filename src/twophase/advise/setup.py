@@ -14,7 +14,7 @@ from twophase.cost.pass_times import PassTimes
 from twophase.hardware.accelerator import Accelerator
 from twophase.model.catalogue import Model
 from twophase.simulate.outcome import Run
-from twophase.simulate.pools import Pool, Sizes, long_enough, pool_of
+from twophase.simulate.pools import Pool, Sizes, long_enough, pool_of, through_stages
 from twophase.simulate.presets import Preset
 from twophase.simulate.run import links_between
 from twophase.simulate.running import Wire, run_pools
@@ -96,7 +96,7 @@ def _pool(own: Setup, workload: Workload, role: Role, count: int) -> Pool:
             provenance=own.provenance,
             calibration=own.calibration,
         )
-        made = replace(made, own=deployment, estimate=found)
+        made = replace(made, own=deployment, estimate=through_stages(found, own.plan.pp))
     if own.kernels != Kernels():
         times = made.estimate.times
         rows, sequences = len(times.rows_s) - 1, len(times.logits_s) - 1

@@ -47,11 +47,12 @@ def calibrate(
     found = []
     for base, times in bases:
         # nothing is faster than the floor, and a factor below 1 would be taken for 1 later
-        values, seen, ratio = _fit(times, passes, UNCHANGED if base == "floor" else np.zeros(len(NAMES)))
-        found.append((_p90(ratio), base, values, seen, ratio))
-    _, base, values, seen, ratio = min(found, key=lambda each: each[0])
+        least = UNCHANGED if base == "floor" else np.zeros(len(NAMES))
+        values, seen, ratio = _fit(times, passes, least)
+        found.append((_p90(ratio), base, least, values, seen, ratio))
+    _, base, least, values, seen, ratio = min(found, key=lambda each: each[0])
     pace = _pace(ratio, np.array([each.seconds for each in passes]))
-    values, ratio = np.where(seen, values * pace, values), ratio / pace
+    values, ratio = np.where(seen, np.maximum(values * pace, least), values), ratio / pace
     low, high = np.quantile(ratio, [0.1, 0.9])
     known = len(passes) >= seen.sum() + SPARE
     if not known:  # a curve through all of a few points: no surer than without them

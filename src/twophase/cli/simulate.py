@@ -212,10 +212,9 @@ def simulate(
     took = time.perf_counter() - began
 
     from twophase.report.simulation import simulation_of
-    from twophase.simulate.running import is_routed
 
     how = preset if policy is None else f"{policy} of {preset}"
-    routed = f", {router}" if is_routed(run.pools) else ""
+    routed = f", {router}" if sum(each.replicas for each in run.pools) > 1 else ""
     title = Path(model).name if "/" in model else model
     own = simulation_of(run, title, f"{how}{routed}", limits, open_loop=concurrency is None)
     if out is not None:

@@ -19,7 +19,7 @@ LONGEST = 10_000_000  # tokens of a prefix
 MOST_DRAFTS = 64
 SLOWEST = 1e-9  # requests a second
 MOST = {  # what else takes too much memory
-    "requests": 20_000_000,  # 1.2 kB each
+    "requests": 10_000_000,  # 1.2 kB each
     "replicas": 1024,  # 4 MB each
     "max_sequences": 65_536,
     "max_tokens_per_pass": 1 << 22,

@@ -41,4 +41,4 @@ class PassTimes(NamedTuple):
     rows_bytes: Floats  # [rows + 1]: weights, with the distinct experts that so many rows touch
     logits_flops: Floats  # [sequences + 1]
     logits_bytes: Floats  # [sequences + 1]
-    roofs: Floats  # FLOP/s and bytes/s of all devices together: no pass is faster than its floor
+    roofs: Floats  # FLOP/s and bytes/s of all devices at work on it: no pass is faster than its floor

@@ -81,11 +81,11 @@ def ours(kind: Kind, model: str, length: int, number: int) -> str:
         flags += [f"--{name}", str(size)] if size > 1 else []
     flags += ["--weights", at.weights] if at.weights else []
     flags += ["--kv", at.kv] if at.kv != "bf16" else []
-    return said(number, flags, "", "")
+    return said(number, flags, "its stages one pass at a time: slower" if at.pp > 1 else "", "")
 
 
-def said(number: int, flags: list[str], role: str, checkpoint: str) -> str:
+def said(number: int, flags: list[str], about: str, checkpoint: str) -> str:
     notes = [f"{number} x"] if number > 1 else []
-    notes += [role] if role else []
+    notes += [about] if about else []
     notes += [f"a checkpoint in {checkpoint}"] if checkpoint else []
     return shlex.join(flags) + (f"    # {', '.join(notes)}" if notes else "")

@@ -51,7 +51,9 @@ def _divides(model: Model, own: Layout) -> bool:
 
 
 def kinds(space: Space, of: Layout) -> list[Kind]:
-    return [Kind(of, tokens, seqs) for tokens, seqs in product(space.max_tokens, space.max_sequences)]
+    """Each of its stages' microbatches takes a sequence at least."""
+    sequences = [each for each in space.max_sequences if each >= of.pp]
+    return [Kind(of, tokens, seqs) for tokens, seqs in product(space.max_tokens, sequences)]
 
 
 def prefills(space: Space, own: Kind) -> bool:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from twophase.simulate.books import (
     DECODES,
     LOST_BLOCKS,
+    OWN_S,
     PASSES,
     PROMPTS,
     RUNNING_REQUESTS,
@@ -55,7 +56,7 @@ class Activity:
 
 
 def activity_of(run: Run) -> Activity:
-    seconds = np.concatenate([each.passes.seconds[:, SECONDS] for each in run.replicas])
+    seconds = np.concatenate([each.passes.seconds[:, OWN_S] for each in run.replicas])
     counts = np.concatenate([each.passes.counts for each in run.replicas])
     begin = float(np.nanmin(run.arrival_s, initial=np.inf))
     lasted = max(run.ended_s - begin, 0.0) if np.isfinite(begin) else 0.0

@@ -66,7 +66,7 @@ def pool(mine: Pool) -> Json:
         "kv_blocks": mine.limits.blocks * mine.own.plan.pp,
         "block_size": mine.limits.block_size,
         "max_tokens_per_pass": mine.limits.budget,
-        "max_sequences": mine.limits.max_sequences * mine.own.plan.pp,
+        "max_sequences": mine.max_sequences,
     }
 
 

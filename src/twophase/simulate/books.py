@@ -53,8 +53,8 @@ class Records(NamedTuple):
     counts: Ints  # [requests, 7]
 
 
-# columns of Passes.seconds
-START_S, SECONDS, GROWTH_S, FLOPS, BYTES = range(5)
+# columns of Passes.seconds; OWN_S: of SECONDS, without waiting for others in step
+START_S, SECONDS, GROWTH_S, FLOPS, BYTES, OWN_S = range(6)
 # columns of Passes.counts
 (
     PASSES,  # alike, one after the other; each takes GROWTH_S longer than the one before it
@@ -81,7 +81,7 @@ class Passes(NamedTuple):
     length; and those of sequences that others had held up, in `gaps`.
     """
 
-    seconds: Floats  # [rows, 5]
+    seconds: Floats  # [rows, 6]
     counts: Ints  # [rows, 10]
     gaps: Floats  # [rows, 2]
     spans: Ints  # [rows, 5]: every span of every pass, where it has room for any

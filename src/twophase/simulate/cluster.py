@@ -34,6 +34,7 @@ from twophase.simulate.cluster_books import (
     FIRST_RANK,
     FOLLOWER,
     HEAP_SIZE,
+    HOME,
     KV_ARRIVES,
     LATENCY,
     LAYERS,
@@ -176,9 +177,10 @@ def send(cluster: Cluster, request: int, source: int, computed_s: float) -> None
     if cluster.counts[OVERLAPS] > 0:
         ready = replica_at(cluster, source).records.moments[request, SCHEDULED_S]
     seconds = cluster.kv_bytes[request] / cluster.clock[BANDWIDTH]
-    begins = max(ready, cluster.link_free_s[source], cluster.link_free_s[target])
+    sender, receiver = cluster.groups[source, HOME], cluster.groups[target, HOME]
+    begins = max(ready, cluster.link_free_s[sender], cluster.link_free_s[receiver])
     ends = max(begins + seconds, computed_s + seconds / cluster.clock[LAYERS])
-    cluster.link_free_s[source] = cluster.link_free_s[target] = ends
+    cluster.link_free_s[sender] = cluster.link_free_s[receiver] = ends
     cluster.routes[request, DECODE_TARGET] = target
     cluster.transfers[request, SENT_S] = begins
     cluster.transfers[request, ARRIVED_S] = ends + cluster.clock[LATENCY]

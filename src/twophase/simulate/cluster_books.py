@@ -42,8 +42,9 @@ TARGET, DECODE_TARGET, FOLLOWER = range(3)
 # columns of Cluster.transfers: seconds
 SENT_S, ARRIVED_S = range(2)
 # columns of Cluster.groups: of ranks that go in step, or of one replica that goes alone
-# replicas from FIRST_RANK to before END_RANK; place in dealt; 1: experts are dealt out over them
-FIRST_RANK, END_RANK, OWN_POOL, DEALS = range(4)
+# engines from FIRST_RANK to before END_RANK; place in dealt; of these, so many side by side whose experts are
+# dealt out over them, 1: none are; the engine of the replica's first microbatch
+FIRST_RANK, END_RANK, OWN_POOL, TOGETHER, HOME = range(5)
 # columns of Cluster.steps: of the pass that a rank runs
 (
     ALONE_S,  # seconds, without the others
@@ -62,7 +63,7 @@ class Cluster(NamedTuple):
     floats: Floats
     where: Ints  # [replicas, fields, 3]
     roles: Ints  # [replicas]
-    groups: Ints  # [replicas, 4]
+    groups: Ints  # [replicas, 5]
     dealt: Floats  # [pools, 4, rows + 1]: twophase.cost.dealt, where a pool's ranks go in step
     steps: Floats  # [replicas, 6]
     roots: Ints  # requests that follow no other, in order of arrival
@@ -72,7 +73,7 @@ class Cluster(NamedTuple):
     prompt_tokens: Ints  # of each request
     kv_bytes: Floats  # to be sent
     transfers: Floats  # [requests, 2]
-    link_free_s: Floats  # [replicas]: when its link has sent or received all
+    link_free_s: Floats  # [replicas]: at its HOME, when its link has sent or received all
     least_pass_s: Floats  # [replicas]: no pass is faster
     soonest_s: Floats  # [replicas]: before this none of its requests is done
     heap: Floats  # [requests + 1]: moments of what is to come

@@ -34,6 +34,7 @@ from twophase.simulate.books import (
     LOST_BLOCKS,
     OUTCOME,
     OUTPUT_TOKENS,
+    OWN_S,
     PASSES,
     PRIORITY_CLASS,
     PRODUCED,
@@ -152,8 +153,9 @@ class PassTable:
         later = [self._last_s[s.sequence] for s in pass_.spans if s.logit_rows and s.sequence in self._last_s]
         held_up = [last for last in later if last != record.started_s]
         self._gaps += [(ends - last, 1.0) for last in held_up]
-        seconds = [0.0] * 5
-        seconds[START_S], seconds[SECONDS] = record.started_s, record.seconds
+        seconds = [0.0] * 6
+        seconds[START_S] = record.started_s
+        seconds[SECONDS] = seconds[OWN_S] = record.seconds
         seconds[FLOPS], seconds[BYTES] = record.flops, record.bytes
         counts = [0] * 10
         counts[PASSES], counts[DECODES] = 1, len(decodes)
@@ -171,7 +173,7 @@ class PassTable:
 
     def passes(self) -> Passes:
         return Passes(
-            np.array(self._seconds, np.float64).reshape(-1, 5),
+            np.array(self._seconds, np.float64).reshape(-1, 6),
             np.array(self._counts, np.int64).reshape(-1, 10),
             np.array(self._gaps, np.float64).reshape(-1, 2),
             np.array(self._spans, np.int64).reshape(-1, 5),

@@ -5,7 +5,8 @@ ranks, so a pass lasts as long as the slowest needs, and who has nothing to run 
 passes must be aligned", with dummy passes, docs.vllm.ai/en/v0.12.0/serving/data_parallel_deployment).
 
 Microbatches of pipeline stages: while one is in a stage, the others are in other stages, so that none comes
-round again before the slowest has been through all of them.
+round again before the slowest has been through all of them. Where there are both, ranks meet within each
+microbatch.
 """
 
 from twophase.cost.dealt import EXCHANGES_S, EXPERTS_BYTES, EXPERTS_FLOPS, EXPERTS_S
@@ -28,6 +29,7 @@ from twophase.simulate.books import (
     N_ROWS,
     N_TOKENS,
     NOW,
+    OWN_S,
     PASSES,
     PROMPT_ROWS,
     SECONDS,
@@ -40,14 +42,15 @@ from twophase.simulate.books import (
 )
 from twophase.simulate.cluster_books import (
     ALONE_S,
-    DEALS,
     END_RANK,
     FIRST_GAP,
+    FIRST_RANK,
     GROWS_BYTES,
     GROWS_FLOPS,
     GROWS_S,
     OWN_POOL,
     STEP_S,
+    TOGETHER,
     Cluster,
 )
 from twophase.simulate.one_pass import end_pass, start_pass
@@ -78,8 +81,8 @@ def start_alone(cluster: Cluster, i: int, now: float) -> int:
 
 
 def deals(cluster: Cluster, i: int) -> bool:
-    """Whether experts are dealt out; else the ranks are microbatches, that see nothing of one another."""
-    return bool(cluster.groups[i, DEALS] > 0)
+    """Whether its experts see other ranks' rows."""
+    return bool(cluster.groups[i, TOGETHER] > 1)
 
 
 def rows_of_pass(replica: Replica) -> int:
@@ -163,7 +166,7 @@ def set_seconds(cluster: Cluster, i: int, lasts: float, growth: float, passes: i
     own, row = replica.passes.seconds[number], replica.passes.counts[number]
     for gap in range(int(steps[FIRST_GAP]), counts[N_GAPS]):
         replica.passes.gaps[gap, GAP_S] += lasts - steps[ALONE_S]
-    own[SECONDS] = lasts
+    own[SECONDS], own[OWN_S] = lasts, total_seconds(steps[STEP_S], steps[GROWS_S], passes)
     if passes > 1:
         run_ahead(replica, spans, passes)
         flops = total_seconds(own[FLOPS], steps[GROWS_FLOPS], passes)
@@ -179,28 +182,34 @@ def set_seconds(cluster: Cluster, i: int, lasts: float, growth: float, passes: i
 
 
 def run_along(cluster: Cluster, i: int, mean: int, seconds: float, passes: int) -> None:
-    """A rank without work of its own: its experts take their share of the others' rows."""
-    if not deals(cluster, i):
-        return
+    """An engine without work of its own: its experts take their share of the others' rows, its stages pass on
+    the others' microbatches."""
     clock, dealt = clock_at(cluster, i), cluster.dealt[cluster.groups[i, OWN_POOL]]
     clock[BUSY_S] += seconds
     clock[TOTAL_FLOPS] += passes * at_row(dealt[EXPERTS_FLOPS], mean)
     clock[TOTAL_BYTES] += passes * at_row(dealt[EXPERTS_BYTES], mean)
 
 
-def bring_in_step(cluster: Cluster, first: int, end: int, until_s: float) -> None:
-    """All passes that were just started last as long as the slowest, which is another one in company."""
-    ranks = end - first
+def mean_rows(cluster: Cluster, i: int) -> int:
+    """Of the ranks over which its experts are dealt out."""
+    together, total = cluster.groups[i, TOGETHER], 0
+    first = i - (i - cluster.groups[i, FIRST_RANK]) % together
+    for rank in range(first, first + together):
+        total += rows_of_pass(replica_at(cluster, rank))
+    return int(-(-total // together))
+
+
+def meet(cluster: Cluster, first: int, end: int, slowest: int) -> int:
+    """What the passes of ranks that see one another's rows take. Returns the slowest so far, or -1."""
     total, most, least, mixed = 0, 0, 1 << 60, False
     for i in range(first, end):
         replica = replica_at(cluster, i)
         rows = rows_of_pass(replica)
         total, most, least = total + rows, max(most, rows), min(least, rows)
         mixed = mixed or has_prompts(replica)
-    mean, received = -(-total // ranks), total
-    if ranks > 1:
-        received = -(-(total - least) // (ranks - 1))
-    slowest = -1
+    mean, received = -(-total // (end - first)), total
+    if end - first > 1:
+        received = -(-(total - least) // (end - first - 1))
     for i in range(first, end):
         replica = replica_at(cluster, i)
         if replica.counts[IN_FLIGHT] > 0:
@@ -216,6 +225,14 @@ def bring_in_step(cluster: Cluster, first: int, end: int, until_s: float) -> Non
             own[FLOPS], own[BYTES] = flops, bytes_
             if slowest < 0 or seconds > cluster.steps[slowest, STEP_S]:
                 slowest = i
+    return slowest
+
+
+def bring_in_step(cluster: Cluster, first: int, end: int, until_s: float) -> None:
+    """All passes that were just started last as long as the slowest, which is another one in company."""
+    together, slowest = cluster.groups[first, TOGETHER], -1
+    for rank in range(first, end, together):
+        slowest = meet(cluster, rank, rank + together, slowest)
     passes = passes_in_step(cluster, first, end, slowest, until_s)
     lasts, growth = cluster.steps[slowest, STEP_S], 0.0
     if passes > 1:
@@ -224,7 +241,8 @@ def bring_in_step(cluster: Cluster, first: int, end: int, until_s: float) -> Non
         if counts_at(cluster, i)[IN_FLIGHT] > 0:
             set_seconds(cluster, i, lasts, growth, passes)
         else:
-            run_along(cluster, i, mean, total_seconds(lasts, growth, passes), passes)
+            seconds = total_seconds(lasts, growth, passes)
+            run_along(cluster, i, mean_rows(cluster, i), seconds, passes)
 
 
 def advance_in_step(cluster: Cluster, first: int, until_s: float) -> tuple[int, int]:

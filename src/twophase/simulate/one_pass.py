@@ -57,6 +57,7 @@ from twophase.simulate.books import (
     NEW,
     NOW,
     OUTCOME,
+    OWN_S,
     PASS_NUMBER,
     PASSES,
     PRODUCED,
@@ -183,7 +184,8 @@ def start_pass(replica: Replica, spans: int, until_s: float) -> bool:
             note_spans(replica, spans, 1)
     else:
         note_spans(replica, spans, 1)
-    own[SECONDS], own[FLOPS], own[BYTES] = seconds, flops, bytes_
+    own[SECONDS] = own[OWN_S] = seconds
+    own[FLOPS], own[BYTES] = flops, bytes_
     clock[BUSY_S] += seconds
     clock[TOTAL_FLOPS] += flops
     clock[TOTAL_BYTES] += bytes_

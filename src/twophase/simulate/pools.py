@@ -17,6 +17,7 @@ from twophase.model.catalogue import Model
 from twophase.scheduler.request import Limits
 from twophase.simulate.presets import Preset, limits_for
 from twophase.simulate.workload_arrays import Role
+from twophase.units import plural
 from twophase.workload.workload import Workload
 
 BLOCK_SIZE = 16
@@ -56,6 +57,11 @@ class Pool:
     def replicas(self) -> int:
         """Each of whose stages has an engine under way."""
         return self.count // self.own.plan.pp
+
+    @property
+    def max_sequences(self) -> int:
+        """Of a replica."""
+        return self.limits.max_sequences * self.own.plan.pp
 
     @property
     def ranks(self) -> int:
@@ -140,10 +146,15 @@ def fit_of(model: Model, accelerator: Accelerator, preset: Preset, plan: Plan, k
 def limits_of(found: Fit, workload: Workload, blocks: int) -> Limits:
     """What bounds one engine's scheduler: microbatches share a replica's blocks and sequences."""
     settings, stages = found.settings, found.serving.plan.pp
+    if settings.max_num_seqs < stages:
+        raise InputError(
+            f"at most {plural(settings.max_num_seqs, 'sequence')} at once, and {stages} pipeline stages: "
+            "each has a microbatch of one sequence at least"
+        )
     return Limits(
         blocks=max(1, blocks // stages),
         context_length=table_length(workload, settings.max_model_len),
-        max_sequences=max(1, settings.max_num_seqs // stages),
+        max_sequences=settings.max_num_seqs // stages,
         max_tokens=settings.max_num_batched_tokens,
         block_size=settings.block_size,
         prefix_cache=found.serving.prefix_caching,

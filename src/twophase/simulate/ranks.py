@@ -11,12 +11,13 @@ from twophase.simulate.pools import Pool
 
 def groups_of(pools: Sequence[Pool]) -> Ints:
     """Cluster.groups."""
-    found: list[tuple[int, int, int, int]] = []
+    found: list[tuple[int, int, int, int, int]] = []
     for number, pool in enumerate(pools):
-        deals = int(pool.estimate.dealt is not None)
+        together = pool.ranks // pool.own.plan.pp
         for _ in range(pool.count // pool.ranks):
             first = len(found)
-            found += [(first, first + pool.ranks, number, deals)] * pool.ranks
+            end = first + pool.ranks
+            found += [(first, end, number, together, first + i % together) for i in range(pool.ranks)]
     return np.array(found, np.int64)
 
 

@@ -6,12 +6,15 @@ from twophase.simulate.books import N_OUTSTANDING
 from twophase.simulate.cluster_books import (
     CLUSTER_SEED,
     DECODE,
+    END_RANK,
+    HOME,
     LEAST_LOADED,
     NEXT_DECODE,
     NEXT_TARGET,
     POWER_OF_TWO,
     PREFIX_AWARE,
     ROUTER,
+    TOGETHER,
     Cluster,
 )
 from twophase.simulate.drafts import chance
@@ -21,16 +24,20 @@ from twophase.simulate.replica import cached_blocks
 # where its prefix is only if so much of it is there
 BALANCE_REQUESTS, BALANCE_FACTOR = 32, 1.1
 LEAST_MATCH = 0.5
+FEW_MORE = 4  # requests by which microbatches may differ
 
 
 def takes(cluster: Cluster, i: int, decoding: bool) -> bool:
-    """Whether a request that arrives, or one whose prompt is computed, may go to this replica."""
-    return bool((cluster.roles[i] == DECODE) == decoding)
+    """Whether this is a replica to which a request that arrives, or one whose prompt is computed, may go."""
+    return bool(cluster.groups[i, HOME] == i and (cluster.roles[i] == DECODE) == decoding)
 
 
-def load(cluster: Cluster, i: int) -> int:
-    """Requests that were sent there and are not done."""
-    return int(counts_at(cluster, i)[N_OUTSTANDING])
+def load(cluster: Cluster, home: int) -> int:
+    """Requests that were sent to the replica and are not done."""
+    requests, end = 0, cluster.groups[home, END_RANK]
+    for i in range(home, end, cluster.groups[home, TOGETHER]):
+        requests += counts_at(cluster, i)[N_OUTSTANDING]
+    return int(requests)
 
 
 def turn(cluster: Cluster, decoding: bool, number: int) -> int:
@@ -59,9 +66,19 @@ def least_loaded(cluster: Cluster, decoding: bool) -> int:
 
 
 def cached_tokens(cluster: Cluster, i: int, request: int) -> int:
-    """Of its prompt, in that replica's prefix cache."""
+    """Of its prompt, in that engine's prefix cache."""
     replica = replica_at(cluster, i)
     return int(cached_blocks(replica, request) * replica.state.settings[BLOCK_SIZE])
+
+
+def most_cached(cluster: Cluster, home: int, request: int) -> tuple[int, int]:
+    """(the replica's engine where most of the prompt is cached, tokens); the first where nothing is."""
+    best, found, end = home, 0, cluster.groups[home, END_RANK]
+    for i in range(home, end, cluster.groups[home, TOGETHER]):
+        tokens = cached_tokens(cluster, i, request)
+        if tokens > found:
+            best, found = i, tokens
+    return best, found
 
 
 def by_prefix(cluster: Cluster, request: int, decoding: bool) -> int:
@@ -71,7 +88,7 @@ def by_prefix(cluster: Cluster, request: int, decoding: bool) -> int:
         if takes(cluster, i, decoding):
             mine = load(cluster, i)
             least, most = min(least, mine), max(most, mine)
-            tokens = cached_tokens(cluster, i, request)
+            _, tokens = most_cached(cluster, i, request)
             if tokens > found:
                 best, found = i, tokens
     apart = most - least > BALANCE_REQUESTS and most > BALANCE_FACTOR * least
@@ -88,8 +105,8 @@ def of_two(cluster: Cluster, request: int, decoding: bool) -> int:
     return other if load(cluster, other) < load(cluster, one) else one
 
 
-def route(cluster: Cluster, request: int, decoding: bool) -> int:
-    """The replica for a request that arrives now, or (`decoding`) whose prompt has just been computed."""
+def routed(cluster: Cluster, request: int, decoding: bool) -> int:
+    """The replica."""
     router = cluster.counts[ROUTER]
     if router == LEAST_LOADED:
         return least_loaded(cluster, decoding)
@@ -98,6 +115,27 @@ def route(cluster: Cluster, request: int, decoding: bool) -> int:
     if router == POWER_OF_TWO:
         return of_two(cluster, request, decoding)
     return turn(cluster, decoding, cluster.counts[NEXT_DECODE if decoding else NEXT_TARGET])
+
+
+def microbatch(cluster: Cluster, home: int, request: int) -> int:
+    """The replica's engine that takes it: engines have one prefix cache for all microbatches, so where its
+    prefix is, unless that one has far more to do than another."""
+    end, together = cluster.groups[home, END_RANK], cluster.groups[home, TOGETHER]
+    if home + together >= end:
+        return home
+    idle, least = home, 1 << 60
+    for i in range(home, end, together):
+        mine = counts_at(cluster, i)[N_OUTSTANDING]
+        if mine < least:
+            idle, least = i, mine
+    best, found = most_cached(cluster, home, request)
+    near = counts_at(cluster, best)[N_OUTSTANDING] <= BALANCE_FACTOR * least + FEW_MORE
+    return best if near and found >= LEAST_MATCH * cluster.prompt_tokens[request] else idle
+
+
+def route(cluster: Cluster, request: int, decoding: bool) -> int:
+    """The engine for a request that arrives now, or (`decoding`) whose prompt has just been computed."""
+    return microbatch(cluster, routed(cluster, request, decoding), request)
 
 
 def note_routed(cluster: Cluster, decoding: bool) -> None:

@@ -1,6 +1,5 @@
 """From pools and a workload to a run: replicas are made, compiled loops run, what they wrote is gathered."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -80,8 +79,6 @@ def run_pools(
         loop.alone(max_time_s)
         routes, transfers = np.zeros(len(workload), np.int64), None
     else:
-        if not is_routed(pools):
-            router = "least-loaded"  # the next is for whichever of its microbatches has room
         cluster = cluster_of(pools, workload, len(replicas), router, wire, seed)
         loop.together(cluster, max_time_s, wire is not None, workload.follows is not None)
         arrival_s, routes = cluster.arrival_s, cluster.routes[:, 0]
@@ -109,14 +106,6 @@ def run_pools(
         growth=growth_of(arrival_s, every.moments[:, SCHEDULED_S], max_time_s),
         notes=workload.notes,
     )
-
-
-def is_routed(pools: Sequence[Pool]) -> bool:
-    """Whether any of several replicas may take a request."""
-    of_role: Counter[str] = Counter()
-    for pool in pools:
-        of_role[pool.role] += pool.replicas
-    return max(of_role.values()) > 1
 
 
 def run_own(

@@ -134,7 +134,7 @@ def new_replica(
 
 def new_passes(rows: int, seats: int, trace: bool) -> Passes:
     return Passes(
-        seconds=np.zeros((rows, 5)),
+        seconds=np.zeros((rows, 6)),
         counts=np.zeros((rows, 10), np.int64),
         gaps=np.zeros((rows + seats, 2)),
         spans=np.zeros((8 * (rows + seats) if trace else 0, 5), np.int64),
