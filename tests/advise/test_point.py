@@ -21,7 +21,7 @@ WEIGHTS, ROW_FLOPS, PAIR_FLOPS, TOKEN_BYTES = 1e6, 1e9, 1e4, 100.0
 def times(window: int = 0) -> PassTimes:
     """A ms a row and 2 ms a pass; a ns a pair, a µs a token of context, no other attention."""
     rows = np.arange(1025.0)
-    mixers = np.zeros((1, columns.MIXED_TOKEN_S + 1))
+    mixers = np.zeros((1, columns.COLUMNS))
     mixers[0, columns.WINDOW] = window
     mixers[0, columns.PROMPT_PAIR_S] = 1e-9
     mixers[0, columns.DECODE_TOKEN_S] = 1e-6

@@ -12,7 +12,7 @@ import end_to_end
 from end_to_end import LIMITS, Load, figures, load_of, of_log, same_order, simulated
 
 from twophase.cost.pass_ import Pass
-from twophase.cost.pass_times import MIXED_TOKEN_S, PassTimes
+from twophase.cost.pass_times import COLUMNS, PassTimes
 from twophase.records import RequestRecord
 from twophase.scheduler.clock import VirtualClock
 from twophase.scheduler.drive import drive
@@ -39,7 +39,7 @@ def constant_times() -> PassTimes:
     """Every pass takes PASS_S."""
     rows, logits = np.full(LIMITS.budget + 1, PASS_S), np.zeros(LIMITS.max_sequences + 1)
     nothing = np.zeros_like(rows)
-    mixers = np.zeros((0, MIXED_TOKEN_S + 1))
+    mixers = np.zeros((0, COLUMNS))
     return PassTimes(rows, rows.copy(), logits, mixers, nothing, nothing, logits, logits, np.ones(2))
 
 

@@ -43,7 +43,9 @@ def attention_s(times: PassTimes, spans: tuple[tuple[int, int], ...]) -> float:
     if prompts:
         pairs = sum(new * context + new * (new + 1) / 2 for new, context in prompts)
         seconds += own[columns.PROMPT_PASS_S] + len(prompts) * own[columns.PROMPT_SPAN_S]
-        seconds += pairs * own[columns.PROMPT_PAIR_S]
+        waves = sum(new for new, _ in prompts) / own[columns.PROMPT_FULL_ROWS]
+        started = max(1.0, waves + own[columns.PROMPT_STEP] * (-(-waves // 1) - waves))
+        seconds += pairs * own[columns.PROMPT_PAIR_S] * started / waves
         seconds += sum(context for _, context in prompts) * own[columns.PROMPT_TOKEN_S]
         seconds += read * own[columns.MIXED_TOKEN_S]
     if decodes:

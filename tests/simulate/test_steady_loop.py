@@ -14,7 +14,7 @@ FREE = Queueing(*(np.zeros(1) for _ in range(5)), prompts=np.ones(1))
 
 
 def passes(fixed_s: float, row_s: float, token_s: float = 0.0, pair_s: float = 0.0) -> Passes:
-    mixers = np.zeros((1, columns.TOKEN_BYTES + 1))
+    mixers = np.zeros((1, columns.COLUMNS))
     mixers[0, columns.DECODE_TOKEN_S] = token_s
     mixers[0, columns.PROMPT_PAIR_S] = pair_s
 
