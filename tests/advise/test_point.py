@@ -51,6 +51,15 @@ def test_a_prompt_in_one_pass() -> None:
     assert work.bound == "compute"
 
 
+def test_a_chunk_that_fills_a_quarter_of_the_machine() -> None:
+    own = times()
+    own.mixers[0, columns.PROMPT_FULL_ROWS] = 100
+    whole, cut = (prompt_work(own, 100, budget) for budget in (1024, 25))
+    pairs = 100 * 101 / 2
+    assert whole.seconds == pytest.approx(2e-3 + 0.1 + pairs * 1e-9)
+    assert cut.seconds == pytest.approx(4 * 2e-3 + 0.1 + 4 * pairs * 1e-9)
+
+
 def test_a_prompt_in_chunks_reads_its_beginning_again() -> None:
     """Four chunks of 25: each pass reads the weights; later ones 25, 50 and 75 tokens of context."""
     work = prompt_work(times(), 100, 25)

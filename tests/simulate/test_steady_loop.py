@@ -59,6 +59,17 @@ def test_chunks_pay_the_pass_again() -> None:
     assert cut - whole == pytest.approx(3e-3)
 
 
+def test_pairs_of_few_rows_wait_for_a_part_of_the_machine() -> None:
+    """A chunk of 250 rows fills a quarter of it; of 1250, one and a quarter wave last two."""
+    own = passes(fixed_s=0.0, row_s=0.0, pair_s=1e-9)
+    own.mixers[0, [columns.PROMPT_FULL_ROWS, columns.PROMPT_STEP]] = 1000, 1
+    chunk, pairs = np.array([8192.0]), 250**2 / 2
+    assert prompt_s(own, np.zeros(1), np.array([250.0]), chunk) == pytest.approx(4 * pairs * 1e-9)
+    assert prompt_s(own, np.zeros(1), np.array([1250.0]), chunk) == pytest.approx(
+        2 / 1.25 * 25 * pairs * 1e-9
+    )
+
+
 def test_prompts_ride_in_decode_passes() -> None:
     """B clients that never wait: a token each pass, and (B - 1) / 100 prompts of 1000 rows."""
     found = solved(passes(fixed_s=10e-3, row_s=1e-6), load(clients=8))
