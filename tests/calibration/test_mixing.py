@@ -1,4 +1,4 @@
-"""FlashAttention 2: decodes beside prompts, each of whose heads reads the cache; chunks that leave it idle."""
+"""FlashAttention 2: decodes beside prompts, whose heads each read the cache; chunks that leave it idle."""
 
 import pytest
 from numpy import array, int64, testing
