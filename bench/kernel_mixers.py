@@ -7,6 +7,7 @@ import kernel_tables as tables
 import numpy as np
 import polars as pl
 from kernel_entries import Held, numbers
+from kernel_waves import waves, waves_s
 
 from twophase.calibration.least_squares import affine
 from twophase.hardware.accelerator import Accelerator
@@ -58,9 +59,10 @@ def prompt_attention(
         1,
     )
     test = (heads * 31 + keys * 17).astype(np.int64) % 3 == 0
-    away = design @ affine(design[~test], measured[~test]) / measured - 1
+    own = waves(design[~test], (rows * heads)[~test], measured[~test])
+    away = waves_s(design, rows * heads, own) / measured - 1
     held.append(Held(machine, f"attention, head {size}", kv, "prefill", away[test]))
-    return numbers(affine(design, measured))
+    return numbers(waves(design, rows * heads, measured))
 
 
 def decode_attention(

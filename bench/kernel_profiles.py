@@ -17,6 +17,7 @@ from kernel_entries import (
     numbers,
 )
 from kernel_multiplies import TOUCHED_GRIDS
+from kernel_waves import waves, waves_s
 
 from twophase.calibration.experts import grouped_work
 from twophase.calibration.gemm import gemm_work
@@ -105,17 +106,19 @@ def profiled_attention(
         1,
     )
     cold = (measured > read) & ~((cache < 1.1 * (96 << 20)) & (read > 0.5 * measured))
-    for name, design, part in (
-        ("prompt", prompt, (spans == 0) & (new >= 64)),
-        ("decode", decode, (new == 0) & (tokens >= 128) & cold),
-    ):
-        test = (table["model"] == "Qwen3-32B").to_numpy()
-        test = test if test.any() else np.arange(len(new)) % 3 == 0
-        own = affine(design[part & ~test], measured[part & ~test])
-        away = design[part & test] @ own / measured[part & test] - 1
-        phase = {"prompt": "prefill", "decode": "decode"}[name]
-        held.append(Held(machine, "attention, head 128", "bf16", phase, away))
-        found[name] = numbers(affine(design[part], measured[part]))
+    test = (table["model"] == "Qwen3-32B").to_numpy()
+    test = test if test.any() else np.arange(len(new)) % 3 == 0
+    some = (spans == 0) & (new >= 64)
+    one, other = some & ~test, some & test
+    own = waves(prompt[one], (new * heads)[one], measured[one])
+    away = waves_s(prompt[other], (new * heads)[other], own) / measured[other] - 1
+    held.append(Held(machine, "attention, head 128", "bf16", "prefill", away))
+    found["prompt"] = numbers(waves(prompt[some], (new * heads)[some], measured[some]))
+    some = (new == 0) & (tokens >= 128) & cold
+    one, other = some & ~test, some & test
+    away = decode[other] @ affine(decode[one], measured[one]) / measured[other] - 1
+    held.append(Held(machine, "attention, head 128", "bf16", "decode", away))
+    found["decode"] = numbers(affine(decode[some], measured[some]))
     return found
 
 

@@ -48,7 +48,7 @@ def ours(trace: Path, count: int, rate: float, keyed: bool) -> dict[str, float]:
     rows_s = OVERHEAD_S + np.maximum(2 * PARAMETERS / BANDWIDTH, 2 * PARAMETERS * rows / PEAK)
     pair_flops = 4.0 * HEADS * HEAD_DIM * LAYERS
     kv_s = KV_TOKEN_BYTES / BANDWIDTH
-    mixers = np.array([[0, 0, 0, pair_flops / PEAK, kv_s, 0, 0, kv_s, pair_flops, KV_TOKEN_BYTES, 0]])
+    mixers = np.array([[0, 0, 0, pair_flops / PEAK, kv_s, 0, 0, kv_s, pair_flops, KV_TOKEN_BYTES, 0, 0, 0]])
     nothing = np.zeros(2)
     weights = np.full(len(rows), 2 * PARAMETERS)
     roofs = np.array([312e12, 2.039e12])

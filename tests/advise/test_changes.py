@@ -8,10 +8,15 @@ import numpy as np
 import pytest
 
 from twophase.advise.changes import CHANGES, Change, Now, RefusedError, twin_of
+from twophase.advise.known import REACHABLE
 from twophase.advise.load import Load, crowd
 from twophase.advise.machines import with_more
-from twophase.advise.setup import Kernels, Setup, pools_of
+from twophase.advise.setup import Kernels, Setup, pools_of, reached
+from twophase.calibration.estimate import pass_times
+from twophase.cost.deployment import Deployment
 from twophase.cost.parallel import ALONE, Plan
+from twophase.cost.pass_seconds import pass_cost
+from twophase.cost.pass_times import PassTimes
 from twophase.hardware.catalogue import load_accelerator
 from twophase.model.catalogue import load_model
 from twophase.model.served import served
@@ -32,7 +37,7 @@ def standing(gpu: str = "h100-sxm", weights: str | None = None, **more: Any) -> 
     )
     setup = replace(setup, **{name: value for name, value in more.items() if hasattr(setup, name)})
     point: Any = SimpleNamespace(prefill_share=more.get("prefill_share", 0.5), most_at_once=6)
-    pool: Any = SimpleNamespace(limits=LIMITS, count=1)
+    pool: Any = SimpleNamespace(limits=LIMITS, count=1, replicas=1, max_sequences=LIMITS.max_sequences)
     load = more.get("load", LOAD)
     return Now(setup, load, pool, point, more.get("seats", 256), shared=0.5, acceptance=0.7)
 
@@ -141,3 +146,20 @@ def test_caches_in_8_bits_are_simulated_once_where_both_take_as_long(
         assert one.limits == other.limits
         for times, same in zip(one.estimate.times, other.estimate.times, strict=True):
             assert np.array_equal(times, same)
+
+
+def test_the_best_kernels_keep_no_part_of_the_machine_idle() -> None:
+    """A short chunk behind a long context: kernels as measured leave most of it waiting for a few blocks."""
+    own, gpu = Deployment(load_model("llama-3.1-8b").spec), load_accelerator("rtx-pro-6000")
+    curves, floor = (
+        pass_times(own, gpu, "none", max_rows=64, max_sequences=1, provenance=base)
+        for base in ("curves", "floor")
+    )
+    best = reached(curves, floor, Kernels(prefill=True))
+
+    def context_s(times: PassTimes) -> float:
+        near, far = (pass_cost(times, np.array([64]), np.array([kept]), 1)[0] for kept in (4096, 8192))
+        return far - near
+
+    assert context_s(floor) <= context_s(best) <= context_s(floor) / REACHABLE
+    assert context_s(curves) > 2 * context_s(best)

@@ -21,7 +21,7 @@ WEIGHTS, ROW_FLOPS, PAIR_FLOPS, TOKEN_BYTES = 1e6, 1e9, 1e4, 100.0
 def times(window: int = 0) -> PassTimes:
     """A ms a row and 2 ms a pass; a ns a pair, a µs a token of context, no other attention."""
     rows = np.arange(1025.0)
-    mixers = np.zeros((1, columns.MIXED_TOKEN_S + 1))
+    mixers = np.zeros((1, columns.COLUMNS))
     mixers[0, columns.WINDOW] = window
     mixers[0, columns.PROMPT_PAIR_S] = 1e-9
     mixers[0, columns.DECODE_TOKEN_S] = 1e-6
@@ -49,6 +49,15 @@ def test_a_prompt_in_one_pass() -> None:
     assert work.weight_s == pytest.approx(WEIGHTS / BANDWIDTH)
     assert work.kv_s == pytest.approx(100 * TOKEN_BYTES / BANDWIDTH)
     assert work.bound == "compute"
+
+
+def test_a_chunk_that_fills_a_quarter_of_the_machine() -> None:
+    own = times()
+    own.mixers[0, columns.PROMPT_FULL_ROWS] = 100
+    whole, cut = (prompt_work(own, 100, budget) for budget in (1024, 25))
+    pairs = 100 * 101 / 2
+    assert whole.seconds == pytest.approx(2e-3 + 0.1 + pairs * 1e-9)
+    assert cut.seconds == pytest.approx(4 * 2e-3 + 0.1 + 4 * pairs * 1e-9)
 
 
 def test_a_prompt_in_chunks_reads_its_beginning_again() -> None:

@@ -12,7 +12,7 @@ import end_to_end
 from end_to_end import LIMITS, Load, figures, load_of, of_log, same_order, simulated
 
 from twophase.cost.pass_ import Pass
-from twophase.cost.pass_times import MIXED_TOKEN_S, PassTimes
+from twophase.cost.pass_times import COLUMNS, PassTimes
 from twophase.records import RequestRecord
 from twophase.scheduler.clock import VirtualClock
 from twophase.scheduler.drive import drive
@@ -39,7 +39,7 @@ def constant_times() -> PassTimes:
     """Every pass takes PASS_S."""
     rows, logits = np.full(LIMITS.budget + 1, PASS_S), np.zeros(LIMITS.max_sequences + 1)
     nothing = np.zeros_like(rows)
-    mixers = np.zeros((0, MIXED_TOKEN_S + 1))
+    mixers = np.zeros((0, COLUMNS))
     return PassTimes(rows, rows.copy(), logits, mixers, nothing, nothing, logits, logits, np.ones(2))
 
 
@@ -79,8 +79,15 @@ def test_requests_of_one_token_have_no_tpot() -> None:
     assert found["TPOT p99"] == 1.0
 
 
-def test_slowed_times_slow_every_pass_alike() -> None:
-    load = load_of(30, np.inf, "test")
-    own, slow = constant_times(), end_to_end.slowed(constant_times(), 1.5)
-    usual, slower = simulated(load, "decode-first", own), simulated(load, "decode-first", slow)
+def test_a_load_at_its_own_pace() -> None:
+    """Measured passes that took half as long again: simulated so, figures are half as large again."""
+    load, times = load_of(30, np.inf, "test"), constant_times()
+    clock = VirtualClock()
+    slow = end_to_end.Paced(times, np.array([1.5]), clock)
+    log = end_to_end.driven(load, "decode-first", LIMITS, slow, clock)
+    paces, whole = end_to_end.paces_of(times, log.passes)
+    assert whole == pytest.approx(1.5)
+    np.testing.assert_allclose(paces, 1.5)
+    usual = simulated(load, "decode-first", times)
+    slower = end_to_end.at_its_pace(load, "decode-first", times, paces)
     assert slower == pytest.approx({name: 1.5 * value for name, value in usual.items()})

@@ -1,4 +1,4 @@
-"""Decodes beside prompts under FlashAttention 2: every query's head reads the cache, from L2 by half."""
+"""FlashAttention 2: decodes beside prompts, whose heads each read the cache; chunks that leave it idle."""
 
 import pytest
 from numpy import array, int64, testing
@@ -52,3 +52,22 @@ def test_calibrations_scale_what_decodes_cost_beside_prompts() -> None:
             taken_apart[[4, 5, 6, 7, 8]].sum(), pass_cost(times_, mixed[:, 0], mixed[:, 1], 3)[0]
         )
     assert times.mixers[0, columns.MIXED_TOKEN_S] > 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "measured_s"), [(36, 171e-6), (273, 170e-6), (410, 316e-6), (923, 464e-6), (1384, 616e-6)]
+)
+def test_context_costs_a_chunk_as_much_as_waves_of_blocks_were_measured_to_take(
+    rows: int, measured_s: float
+) -> None:
+    """LLMServingSim's RTX PRO 6000, Llama-3.1-8B: more for each layer behind 16384 tokens than behind 8748.
+
+    32 heads in blocks of 64 rows on 188 processors: one wave up to 320 rows, then two and so on.
+    """
+    own = Deployment(load_model("llama-3.1-8b").spec)
+    machine = load_accelerator("rtx-pro-6000-server")
+    times = pass_times(own, machine, "none", max_rows=2048, max_sequences=8)
+    near, far = (
+        pass_cost(times, array([rows], int64), array([context], int64), 1)[0] for context in (8748, 16384)
+    )
+    assert (far - near) / 32 == pytest.approx(measured_s, rel=0.15)

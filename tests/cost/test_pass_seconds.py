@@ -6,9 +6,13 @@ import pytest
 from twophase.cost.pass_seconds import decode_growth, pass_cost
 from twophase.cost.pass_times import FEW_ROWS, PassTimes
 
+FULL, STEP = 24, 0.25  # rows of prompts that fill the machine; a last wave's time beyond its share
+
 
 def times_of(windows: list[int]) -> PassTimes:
-    mixers = np.array([[window, *(np.arange(1, 11) * (i + 1.0))] for i, window in enumerate(windows)])
+    mixers = np.array(
+        [[window, *(np.arange(1, 11) * (i + 1.0)), FULL, STEP] for i, window in enumerate(windows)]
+    )
     rows = np.arange(101.0)
     return PassTimes(
         *(7 * rows, 5 * rows, 11 * np.arange(4.0), mixers),
@@ -21,6 +25,10 @@ def counted(times: PassTimes, spans: list[tuple[int, int]], logits: int) -> tupl
     rows = sum(new for new, _ in spans)
     seconds, flops = (5.0 if all(few) else 7.0) * rows + 11 * logits, 13.0 * rows + 19 * logits
     bytes_ = 17.0 + rows + 23 * logits
+    prompt_rows = sum(new for (new, _), like_decode in zip(spans, few, strict=True) if not like_decode)
+    whole, rest = divmod(prompt_rows, FULL)  # waves
+    last = rest / FULL + STEP * (1 - rest / FULL) if rest else 0
+    longer = max(1, whole + last) * FULL / max(prompt_rows, 1)
     for window, *own in times.mixers.tolist():
         for kind, once in ((False, own[0]), (True, own[4])):
             seconds += once if kind in few else 0
@@ -34,7 +42,7 @@ def counted(times: PassTimes, spans: list[tuple[int, int]], logits: int) -> tupl
             if like_decode:
                 seconds += own[5] + (own[6] if all(few) else own[6] + own[9]) * read
             else:
-                seconds += own[1] + own[2] * sum(seen) + own[3] * read
+                seconds += own[1] + own[2] * longer * sum(seen) + own[3] * read
             flops += own[7] * sum(seen)
             bytes_ += own[8] * (read + kept)
     return seconds, flops, bytes_

@@ -6,7 +6,7 @@ from twophase.calibration.estimate import Estimate
 from twophase.cost.dealt import Dealt
 from twophase.cost.deployment import Deployment
 from twophase.cost.parallel import Plan
-from twophase.cost.pass_times import PassTimes
+from twophase.cost.pass_times import COLUMNS, PassTimes
 from twophase.hardware.catalogue import load_accelerator
 from twophase.model.catalogue import load_model
 from twophase.scheduler.request import Limits
@@ -21,7 +21,7 @@ def plain_times(rows: int, sequences: int) -> PassTimes:
     none = np.zeros(rows + 1)
     logits = np.zeros(sequences + 1)
     return PassTimes(
-        *(np.full(rows + 1, PREFILL_S), np.full(rows + 1, DECODE_S), logits, np.zeros((1, 11))),
+        *(np.full(rows + 1, PREFILL_S), np.full(rows + 1, DECODE_S), logits, np.zeros((1, COLUMNS))),
         *(none, none, logits, logits, np.array([1.0, 1.0])),
     )
 

@@ -2,22 +2,27 @@
 
 import numpy as np
 
+from twophase.cost import pass_times as columns
 from twophase.cost.pass_times import PassTimes
 from twophase.scheduler.request import Limits
 from twophase.simulate.books import Requests
 from twophase.simulate.setting_up import requests_of
 
 
-def pass_times(rows: int, sequences: int, windows: tuple[int, ...] = (0,), scale: float = 1.0) -> PassTimes:
+def pass_times(
+    rows: int, sequences: int, windows: tuple[int, ...] = (0,), scale: float = 1.0, full: float = 0.0
+) -> PassTimes:
     """Seconds of the order of one: 2 for weights, a hundredth for a row, and so on; FLOPs and bytes below."""
     each_row = np.arange(rows + 1.0)
-    mixers = np.zeros((len(windows), 11))
+    mixers = np.zeros((len(windows), columns.COLUMNS))
     mixers[:, 0] = windows
     mixers[:, 1:11] = 0.05, 0.02, 1e-4, 3e-4, 0.03, 0.01, 7e-4, 1.0, 1.0, 2e-4
+    mixers[:, 1:11] *= scale
+    mixers[:, [columns.PROMPT_FULL_ROWS, columns.PROMPT_STEP]] = full, np.sqrt(0.1) * (full > 0)
     rows_s = scale * (2.0 + np.maximum(0.3, 0.01 * each_row))
     logits = np.arange(sequences + 1.0)
     return PassTimes(
-        *(rows_s, 0.9 * rows_s, 0.002 * logits, scale * mixers),
+        *(rows_s, 0.9 * rows_s, 0.002 * logits, mixers),
         *(100 * each_row, np.full(rows + 1, 1000.0), 10 * logits, logits),
         np.array([1e6, 1e6]),
     )
@@ -58,4 +63,4 @@ def load(seed: int, *, drafts: bool, outputs_keyed: bool) -> tuple[Requests, Lim
         acceptance=draw.random(count) if drafts else 0.0,
     )
     windows = ((0,), (0, 30), (12, 50))[int(draw.integers(0, 3))]
-    return requests, limits, pass_times(150, seats, windows)
+    return requests, limits, pass_times(150, seats, windows, full=21)

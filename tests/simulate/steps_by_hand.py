@@ -26,7 +26,7 @@ class Stepped:
 def times_in_step(rows: int, sequences: int) -> tuple[PassTimes, Dealt]:
     """As random_loads.pass_times, all of it rising with the rows; experts by a table with a bend."""
     each = np.arange(rows + 1.0)
-    times = pass_times(rows, sequences)
+    times = pass_times(rows, sequences, full=21)
     times.mixers[:, columns.DECODE_SPAN_S] = 0.035  # as 50 tokens of context
     dealt = Dealt(0.5 + np.maximum(0.1, 0.02 * each), 0.03 * each, 60 * each, np.minimum(600.0, 20 * each))
     rows_s = 1.5 + 0.01 * each + dealt.experts_s + dealt.exchanges_s
@@ -43,7 +43,9 @@ def attention_s(times: PassTimes, spans: tuple[tuple[int, int], ...]) -> float:
     if prompts:
         pairs = sum(new * context + new * (new + 1) / 2 for new, context in prompts)
         seconds += own[columns.PROMPT_PASS_S] + len(prompts) * own[columns.PROMPT_SPAN_S]
-        seconds += pairs * own[columns.PROMPT_PAIR_S]
+        waves = sum(new for new, _ in prompts) / own[columns.PROMPT_FULL_ROWS]
+        started = max(1.0, waves + own[columns.PROMPT_STEP] * (-(-waves // 1) - waves))
+        seconds += pairs * own[columns.PROMPT_PAIR_S] * started / waves
         seconds += sum(context for _, context in prompts) * own[columns.PROMPT_TOKEN_S]
         seconds += read * own[columns.MIXED_TOKEN_S]
     if decodes:

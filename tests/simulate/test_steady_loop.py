@@ -14,7 +14,7 @@ FREE = Queueing(*(np.zeros(1) for _ in range(5)), prompts=np.ones(1))
 
 
 def passes(fixed_s: float, row_s: float, token_s: float = 0.0, pair_s: float = 0.0) -> Passes:
-    mixers = np.zeros((1, columns.TOKEN_BYTES + 1))
+    mixers = np.zeros((1, columns.COLUMNS))
     mixers[0, columns.DECODE_TOKEN_S] = token_s
     mixers[0, columns.PROMPT_PAIR_S] = pair_s
 
@@ -57,6 +57,17 @@ def test_chunks_pay_the_pass_again() -> None:
     whole = prompt_s(own, np.zeros(1), np.array([4096.0]), np.array([4096.0]))
     cut = prompt_s(own, np.zeros(1), np.array([4096.0]), np.array([1024.0]))
     assert cut - whole == pytest.approx(3e-3)
+
+
+def test_pairs_of_few_rows_wait_for_a_part_of_the_machine() -> None:
+    """A chunk of 250 rows fills a quarter of it; of 1250, one and a quarter wave last two."""
+    own = passes(fixed_s=0.0, row_s=0.0, pair_s=1e-9)
+    own.mixers[0, [columns.PROMPT_FULL_ROWS, columns.PROMPT_STEP]] = 1000, 1
+    chunk, pairs = np.array([8192.0]), 250**2 / 2
+    assert prompt_s(own, np.zeros(1), np.array([250.0]), chunk) == pytest.approx(4 * pairs * 1e-9)
+    assert prompt_s(own, np.zeros(1), np.array([1250.0]), chunk) == pytest.approx(
+        2 / 1.25 * 25 * pairs * 1e-9
+    )
 
 
 def test_prompts_ride_in_decode_passes() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from twophase.advise.diagnosis import Bound, Phase
 from twophase.advise.verdict import bound_of
 from twophase.cost import pass_times as columns
+from twophase.cost.pass_seconds import pair_factor
 from twophase.cost.pass_times import PassTimes
 from twophase.simulate.books import (
     DECODE_CONTEXT,
@@ -128,7 +129,10 @@ def prompt_work(times: PassTimes, tokens: float, budget: int) -> Work:
         pairs = growing * (growing + 1) / 2 + max(0, length - growing) * window
         again = sum(min(rows * number, window) for number in range(passes))
         seconds += passes * float(own[columns.PROMPT_PASS_S] + own[columns.PROMPT_SPAN_S])
-        seconds += pairs * float(own[columns.PROMPT_PAIR_S]) + again * float(own[columns.PROMPT_TOKEN_S])
+        pair_s = own[columns.PROMPT_PAIR_S] * pair_factor(
+            own[columns.PROMPT_FULL_ROWS], own[columns.PROMPT_STEP], rows
+        )
+        seconds += pairs * float(pair_s) + again * float(own[columns.PROMPT_TOKEN_S])
         attention += pairs * float(own[columns.PAIR_FLOPS])
         kv_bytes += (again + min(length, window)) * float(own[columns.TOKEN_BYTES])
     flops += attention

@@ -110,6 +110,7 @@ def reached(times: PassTimes, floor: PassTimes, kernels: Kernels) -> PassTimes:
     mixers = times.mixers.copy()
     rows_s, decode_rows_s = times.rows_s, times.decode_rows_s
     if kernels.prefill:
+        mixers[:, columns.PROMPT_FULL_ROWS] = 0.0  # such kernels split their work until it fills the machine
         mixers[:, PROMPT] = np.minimum(mixers[:, PROMPT], floor.mixers[:, PROMPT] / REACHABLE)
         rows_s = np.minimum(rows_s, floor.rows_s / REACHABLE)
     if kernels.decode:

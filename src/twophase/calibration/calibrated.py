@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twophase.cost import pass_times as columns
+from twophase.cost.pass_seconds import pair_factor
 from twophase.cost.pass_times import PassTimes
 
 PROMPT = [columns.PROMPT_PASS_S, columns.PROMPT_SPAN_S, columns.PROMPT_PAIR_S, columns.PROMPT_TOKEN_S]
@@ -95,7 +96,8 @@ def _attention(
         pairs = growing * context + growing * (growing + 1) // 2 + (new - growing) * window
         if prompts.any():
             prompt_s += own[columns.PROMPT_PASS_S] + prompts.sum() * own[columns.PROMPT_SPAN_S]
-            prompt_s += pairs[prompts].sum() * own[columns.PROMPT_PAIR_S]
+            longer = pair_factor(own[columns.PROMPT_FULL_ROWS], own[columns.PROMPT_STEP], new[prompts].sum())
+            prompt_s += pairs[prompts].sum() * longer * own[columns.PROMPT_PAIR_S]
             prompt_s += kept[prompts].sum() * own[columns.PROMPT_TOKEN_S]
         if decodes.any():
             decode_s += own[columns.DECODE_PASS_S] + decodes.sum() * own[columns.DECODE_SPAN_S]

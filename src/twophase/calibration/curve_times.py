@@ -130,5 +130,11 @@ def _mixers(own: Deployment, accelerator: Accelerator, curves: Curves, floor: Fl
                 each[: MixTime._fields.index("row_s")]
             )
             found[at[mix.window], columns.MIXED_TOKEN_S] += layers * each.mixed_token_s
+            # kinds of layers that share a window: each by its share of the time
+            pairs_s = layers * each.prompt_pair_s
+            found[at[mix.window], columns.PROMPT_FULL_ROWS] += pairs_s * each.prompt_full_rows
+            found[at[mix.window], columns.PROMPT_STEP] += pairs_s * each.prompt_step
             row_s += layers * each.row_s
+    waves = [columns.PROMPT_FULL_ROWS, columns.PROMPT_STEP]
+    found[:, waves] /= np.maximum(found[:, [columns.PROMPT_PAIR_S]], np.finfo(float).tiny)
     return found, row_s

@@ -28,7 +28,9 @@ class AttentionCurve:
     prompt_span_s: float
     prompt_query: float  # of a row's queries and outputs, over the bandwidth
     prompt_key: float  # of a row's keys and values
-    prompt_pair: float  # of a pair's FLOPs, over the peak in 16 bits
+    prompt_pair: float  # of a pair's FLOPs, over the peak in 16 bits, where the machine is full
+    prompt_full: float  # rows by heads of queries that fill it once
+    prompt_step: float  # see PassTimes.mixers' PROMPT_STEP
     decode_launch_s: float
     decode_span_s: float
     decode_head_s: float  # of a span, for each key-value head

@@ -119,7 +119,7 @@ def floor_mixers(own: Deployment, accelerator: Accelerator) -> Floats:
     peak, bandwidth = accelerator.peak(kv_arithmetic(own)), accelerator.bandwidth
     for stage in flat_stages(own):
         for mix, layers in stage_mixes(own, stage):
-            row = found.setdefault(mix.window, np.zeros(columns.MIXED_TOKEN_S + 1))
+            row = found.setdefault(mix.window, np.zeros(columns.COLUMNS))
             row[columns.WINDOW] = mix.window
             row[columns.PROMPT_PAIR_S] += layers * mix.pair_flops / peak
             row[columns.PROMPT_TOKEN_S] += layers * mix.token_bytes / bandwidth
@@ -128,4 +128,4 @@ def floor_mixers(own: Deployment, accelerator: Accelerator) -> Floats:
             row[columns.DECODE_TOKEN_S] += layers * max(mix.token_bytes / bandwidth, mix.pair_flops / peak)
             row[columns.PAIR_FLOPS] += own.plan.tp * layers * mix.pair_flops
             row[columns.TOKEN_BYTES] += own.plan.tp * layers * mix.token_bytes
-    return np.array(list(found.values())).reshape(len(found), columns.MIXED_TOKEN_S + 1)
+    return np.array(list(found.values())).reshape(len(found), columns.COLUMNS)

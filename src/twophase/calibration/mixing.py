@@ -26,6 +26,8 @@ class MixTime(NamedTuple):
     decode_token_s: float = 0.0
     row_s: float = 0.0  # for each row of a prompt
     mixed_token_s: float = 0.0
+    prompt_full_rows: float = 0.0
+    prompt_step: float = 0.0
 
 
 def mix_time(mix: Mix, kv_bytes: float, accelerator: Accelerator, curves: Curves) -> MixTime:
@@ -72,6 +74,8 @@ def _attention(mix: Mix, kv_bytes: float, accelerator: Accelerator, curves: Curv
         * (mix.heads * own.prompt_query + mix.kv_heads * own.prompt_key)
         / bandwidth,
         mixed_token_s=max(mixed - read, 0.0),
+        prompt_full_rows=own.prompt_full / mix.heads,
+        prompt_step=own.prompt_step,
     )
 
 

@@ -176,7 +176,7 @@ def logits_s(own: Device, known: Shares, host: EngineTimes, rows: Floats) -> Flo
 def mixers_of(own: Device, known: Shares) -> Floats:
     """As PassTimes has them, [..., kinds, columns]; the last kind is that of states and sees all."""
     kinds = own.windows.shape[-1]
-    found = np.zeros((*own.windows.shape[:-1], kinds + 1, columns.TOKEN_BYTES + 1))
+    found = np.zeros((*own.windows.shape[:-1], kinds + 1, columns.COLUMNS))
     found[..., :kinds, columns.WINDOW] = np.minimum(own.windows, ALL_TOKENS)
     found[..., kinds, columns.WINDOW] = ALL_TOKENS
     found[..., :kinds, columns.PROMPT_PAIR_S] = own.pair_s / known.prompt_pairs

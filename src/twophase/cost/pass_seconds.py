@@ -10,9 +10,11 @@ from twophase.cost.pass_times import (
     FEW_ROWS,
     MIXED_TOKEN_S,
     PAIR_FLOPS,
+    PROMPT_FULL_ROWS,
     PROMPT_PAIR_S,
     PROMPT_PASS_S,
     PROMPT_SPAN_S,
+    PROMPT_STEP,
     PROMPT_TOKEN_S,
     TOKEN_BYTES,
     WINDOW,
@@ -21,6 +23,7 @@ from twophase.cost.pass_times import (
 )
 
 Ints = NDArray[np.int64]
+NO_ROWS = 1e-6  # where any number fills the machine
 
 
 def like_decode(new: int, context: int) -> bool:
@@ -56,9 +59,19 @@ def windowed(new: Ints, context: Ints, window: int) -> tuple[int, int, int, int,
     return pairs, read, written, prompt_pairs, prompt_read
 
 
+def pair_factor(full: Floats, step: Floats, rows: Floats | float) -> Floats:
+    """How much longer pairs of a pass with so many rows of prompts take than where the machine is full.
+
+    Blocks of rows run in waves, and none is shorter than one block: a part of the machine waits for the last.
+    full, step: of PassTimes.mixers. Scalars or arrays.
+    """
+    waves = np.maximum(rows, 1.0) / np.maximum(full, NO_ROWS)
+    return np.maximum(1.0, waves + step * (np.ceil(waves) - waves)) / waves
+
+
 def pass_cost(times: PassTimes, new: Ints, context: Ints, logits: int) -> tuple[float, float, float]:
     """(seconds, FLOPs, bytes) of the pass; new, context: of each span; logits: rows that want them."""
-    rows, prompts, pairs, read, prompt_pairs, prompt_read = 0, 0, 0, 0, 0, 0
+    rows, prompts, pairs, read, prompt_rows, prompt_pairs, prompt_read = 0, 0, 0, 0, 0, 0, 0
     for i in range(len(new)):
         seen = new[i] * context[i] + new[i] * (new[i] + 1) // 2
         rows += new[i]
@@ -66,6 +79,7 @@ def pass_cost(times: PassTimes, new: Ints, context: Ints, logits: int) -> tuple[
         read += context[i]
         if not like_decode(new[i], context[i]):
             prompts += 1
+            prompt_rows += new[i]
             prompt_pairs += seen
             prompt_read += context[i]
     decodes = len(new) - prompts
@@ -80,7 +94,8 @@ def pass_cost(times: PassTimes, new: Ints, context: Ints, logits: int) -> tuple[
             sums = windowed(new, context, int(own[WINDOW]))
         if prompts > 0:
             seconds += own[PROMPT_PASS_S] + prompts * own[PROMPT_SPAN_S]
-            seconds += sums[3] * own[PROMPT_PAIR_S] + sums[4] * own[PROMPT_TOKEN_S]
+            pair_s = own[PROMPT_PAIR_S] * pair_factor(own[PROMPT_FULL_ROWS], own[PROMPT_STEP], prompt_rows)
+            seconds += sums[3] * pair_s + sums[4] * own[PROMPT_TOKEN_S]
         if decodes > 0:
             seconds += own[DECODE_PASS_S] + decodes * own[DECODE_SPAN_S]
             seconds += (sums[1] - sums[4]) * own[DECODE_TOKEN_S]

@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
     WINDOW,  # tokens that a row can see, itself included; 0: all of them
     PROMPT_PASS_S,  # once in a pass that has spans of many rows
     PROMPT_SPAN_S,  # for each such span
-    PROMPT_PAIR_S,  # for each (query, key) pair
+    PROMPT_PAIR_S,  # for each (query, key) pair, where there are rows enough to fill the machine
     PROMPT_TOKEN_S,  # for each token of context that such a span reads
     DECODE_PASS_S,  # once in a pass that has spans of few rows
     DECODE_SPAN_S,  # for each such span: a decode, or one that verifies drafts
@@ -25,7 +25,10 @@ Floats = NDArray[np.float64]
     PAIR_FLOPS,
     TOKEN_BYTES,  # of KV, read or written
     MIXED_TOKEN_S,  # more, for each token of a decode's context in a pass that has spans of many rows, too
-) = range(11)
+    PROMPT_FULL_ROWS,  # of all such spans of a pass, whose blocks fill the machine once; 0: any number does
+    PROMPT_STEP,  # how much of a full wave's time the last one takes beyond its share of the blocks, 0 to 1
+) = range(13)
+COLUMNS = PROMPT_STEP + 1
 
 FEW_ROWS = 16  # a span of at most so many rows behind a context is read like a decode
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twophase.cost import pass_times as columns
+from twophase.cost.pass_seconds import pair_factor
 
 Floats = NDArray[np.float64]
 ROUNDS = 24  # of the fixed point, each of which goes half of the way
@@ -85,7 +86,8 @@ def prompt_s(own: Passes, batch: Floats, tokens: Floats, chunk: Floats) -> Float
     pairs = all_ * seen - seen**2 / 2
     again = (tokens * (passes - 1) / 2)[..., None]  # of its context, read by later chunks
     each = at[..., columns.PROMPT_PASS_S] + at[..., columns.PROMPT_SPAN_S]
-    mixing = pairs * at[..., columns.PROMPT_PAIR_S] + again * at[..., columns.PROMPT_TOKEN_S]
+    longer = pair_factor(at[..., columns.PROMPT_FULL_ROWS], at[..., columns.PROMPT_STEP], rows[..., None])
+    mixing = pairs * longer * at[..., columns.PROMPT_PAIR_S] + again * at[..., columns.PROMPT_TOKEN_S]
     mixing = mixing + passes[..., None] * each
     return np.asarray(passes * np.maximum(added, 0.0) + mixing.sum(-1) + own.logits_s(np.ones_like(tokens)))
 
