@@ -75,7 +75,7 @@ def predicted(
     def mixed_s(rows: Floats) -> Floats:
         return np.where(rows > 0, PASS_S + ROW_S * rows, 0.0)
 
-    own = Passes(rows_s, mixed_s, np.zeros_like, np.zeros((1, columns.TOKEN_BYTES + 1)))
+    own = Passes(rows_s, mixed_s, np.zeros_like, np.zeros((1, columns.COLUMNS)))
     asked = (Load(**{name: np.array([float(value)]) for name, value in load.items()}),)
     return solve(own, own, *asked, Queueing(**{name: np.array([float(v)]) for name, v in known.items()}))
 
