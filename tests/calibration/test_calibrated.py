@@ -120,6 +120,17 @@ def test_a_part_below_its_floor_is_made_up_for_by_others() -> None:
     assert guessed / sum(each.seconds for each in passes) == pytest.approx(1.0, abs=0.005)
 
 
+def test_another_machine_s_curves_must_be_clearly_better() -> None:
+    """Passes of a machine without curves of its own, by arithmetic with overheads and noise."""
+    gpu = load_accelerator("a10g")
+    own = pass_times(OWN, gpu, max_rows=5000, max_sequences=64, provenance="floor")
+    passes, draw = [], np.random.default_rng(2)
+    for each in made_passes(60, 0.0):
+        seconds = pass_cost(own, each.shape[:, 0], each.shape[:, 1], each.logits)[0]
+        passes.append(each._replace(seconds=1e-3 + 1.8 * seconds * float(np.exp(draw.normal(0, 0.2)))))
+    assert calibrate(OWN, gpu, "vllm", passes, "made").base == "floor"
+
+
 def test_a_handful_of_one_phase_leaves_the_other_to_the_base() -> None:
     decodes = [each for each in made_passes(60, 0.0) if (each.shape[:, 0] == 1).all()][:5]
     found = calibrate(OWN, GPU, "vllm", decodes, "made")

@@ -22,6 +22,7 @@ FEWEST = 4  # passes
 SPARE = 8  # more passes than coefficients that they tell, from which on what is left over tells the error
 PRIOR = 0.05  # a coefficient that doubles its part, or adds half a pass, weighs as much as so many points
 OUTLIER = 2.0  # times its estimate: more of a pass is no property of the machine
+CLEARLY = 1.5  # times the error that curves of another machine leave, arithmetic alone must leave to lose
 BEATEN = 0.98  # of the floor: a pass faster than that was not of this model on this machine
 
 
@@ -34,7 +35,8 @@ class Measured(NamedTuple):
 def calibrate(
     own: Deployment, accelerator: Accelerator, engine: str, passes: Sequence[Measured], source: str
 ) -> Calibration:
-    """On the base that explains the passes better: kernels' curves, or arithmetic alone."""
+    """On the base that explains the passes better: kernels' curves, or arithmetic alone. Curves of another
+    machine must be clearly better: they have steps and overheads that this one need not have."""
     if len(passes) < FEWEST:
         raise InputError(f"a calibration takes {FEWEST} measured passes at least, not {len(passes)}")
     rows = max(int(each.shape[:, 0].sum()) for each in passes)
@@ -49,7 +51,8 @@ def calibrate(
         # nothing is faster than the floor, and a factor below 1 would be taken for 1 later
         least = UNCHANGED if base == "floor" else np.zeros(len(NAMES))
         values, seen, ratio = _fit(times, passes, least)
-        found.append((_p90(ratio), base, least, values, seen, ratio))
+        borrowed = base == "curves" and measured.extrapolated
+        found.append((_p90(ratio) * (CLEARLY if borrowed else 1), base, least, values, seen, ratio))
     _, base, least, values, seen, ratio = min(found, key=lambda each: each[0])
     pace = _pace(ratio, np.array([each.seconds for each in passes]))
     values, ratio = np.where(seen, np.maximum(values * pace, least), values), ratio / pace
