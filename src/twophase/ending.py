@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a command alike, but for the word and the exit status: which of them came last."""
+"""Ctrl-C and SIGTERM end a command alike, but for the word and the exit status: SIGTERM's where it came."""
 
 import signal
 import threading
@@ -12,7 +12,7 @@ _heard: list[int] = []
 
 
 def note(number: int) -> None:
-    """Whoever hears such a signal without raising tells so."""
+    """Whoever hears such a signal tells so; Python's own KeyboardInterrupt is Ctrl-C's."""
     _heard.append(number)
 
 

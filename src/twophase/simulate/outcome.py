@@ -72,7 +72,7 @@ class Run:
     workload: Workload
     arrival_s: Floats  # nan: it never came
     records: Records
-    routes: Ints  # the replica that each went to first
+    routes: Ints  # the engine that each went to first
     transfers: Floats | None  # [requests, 2]: its KV sent from, and arrived at
     replicas: tuple[Served, ...] = field(repr=False)
     ended_s: float = 0.0

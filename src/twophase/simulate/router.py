@@ -24,7 +24,7 @@ from twophase.simulate.replica import cached_blocks
 # where its prefix is only if so much of it is there
 BALANCE_REQUESTS, BALANCE_FACTOR = 32, 1.1
 LEAST_MATCH = 0.5
-FEW_MORE = 4  # requests by which microbatches may differ
+FEW_MORE = 4  # assumed: by so many requests microbatches may differ, where a prefix asks for it
 
 
 def takes(cluster: Cluster, i: int, decoding: bool) -> bool:

@@ -95,11 +95,11 @@ def prompt_s(own: Passes, batch: Floats, tokens: Floats, chunk: Floats) -> Float
 def solve(decoding: Passes, prompting: Passes, load: Load, queueing: Queueing) -> Solved:
     """decoding and prompting are the same where prompts have no pools of their own."""
     clients = np.maximum(load.clients, 1.0)
-    found = Solved(*[np.minimum(clients, load.held)] * len(Solved._fields))
+    batch = np.minimum(clients, load.held)
     for _ in range(ROUNDS):
-        found, resident = once(decoding, prompting, load, queueing, found.batch)
-        found = found._replace(batch=np.maximum((found.batch + resident) / 2, np.minimum(clients, 1.0)))
-    return found
+        found, resident = once(decoding, prompting, load, queueing, batch)
+        batch = np.maximum((batch + resident) / 2, np.minimum(clients, 1.0))
+    return found._replace(batch=batch)
 
 
 def once(
